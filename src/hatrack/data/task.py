@@ -1,0 +1,197 @@
+"""A task: named train, validation and test samples with integer labels, and how raw inputs are prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Subset
+
+from hatrack.errors import HatrackError
+
+Pair: TypeAlias = "tuple[Any, Any]"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is done to raw inputs on the device: uint8 → [0, 1], then (x − mean)/std, then a pixel permutation.
+
+    mean and std are per channel (axis 1) or a single figure. The permutation indexes the flattened sample.
+    """
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    permutation: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
+            raise HatrackError(f"Inputs needs mean and std of the same length, got {self.mean} and {self.std}.")
+
+    def on(self, device: torch.device) -> Preparation:
+        """Return the preparation with its constants already on `device`."""
+        return Preparation(self, device)
+
+
+class Preparation:
+    """`Inputs` with its constants resident on one device, so that a batch costs no host round trip."""
+
+    def __init__(self, inputs: Inputs, device: torch.device) -> None:
+        self._mean = None if inputs.mean is None else torch.tensor(inputs.mean, device=device)
+        self._inv_std = None if inputs.std is None else 1.0 / torch.tensor(inputs.std, device=device)
+        self._order = None if inputs.permutation is None else torch.tensor(inputs.permutation, device=device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.dtype == torch.uint8:
+            x = x.float() / 255
+        if self._mean is not None and self._inv_std is not None:
+            shape = (1, -1) + (1,) * (x.ndim - 2)
+            x = (x - self._mean.view(shape)) * self._inv_std.view(shape)
+        if self._order is not None:
+            x = x.flatten(1).index_select(1, self._order).view(x.shape)
+        return x
+
+
+class Split:
+    """One part of a task.
+
+    Either in memory (`x` and `y`, with `rows` choosing the samples, so that many tasks can share one
+    memory-mapped array without copying it), or any map-style Dataset that yields (input, label).
+    """
+
+    def __init__(self, x: Any, y: Tensor | None, rows: Tensor | None = None) -> None:
+        self._x = x
+        self._y = y
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows) if self._rows is not None else len(self._x)
+
+    @property
+    def resident(self) -> bool:
+        """Whether the samples are arrays that can be moved to a device as a whole."""
+        return not isinstance(self._x, Dataset)
+
+    @property
+    def labels(self) -> Tensor | None:
+        """The labels, or None where only iterating the Dataset would tell."""
+        if self._y is None or self._rows is None:
+            return self._y
+        return self._y[self._rows]
+
+    def take(self, rows: Tensor) -> Split:
+        """Return the samples at `rows`, sharing the storage."""
+        return Split(self._x, self._y, rows if self._rows is None else self._rows[rows])
+
+    def dataset(self) -> Dataset[Any]:
+        """Return the map-style Dataset behind a split that is not resident."""
+        base: Dataset[Any] = self._x
+        return base if self._rows is None else Subset(base, self._rows.tolist())
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return all inputs and labels of a resident split as tensors on `device`."""
+        x, y = self._x, self.labels
+        assert y is not None
+        if isinstance(x, Tensor):
+            x = x if self._rows is None else x[self._rows]
+        else:
+            x = torch.from_numpy(np.array(x) if self._rows is None else x[self._rows.numpy()])
+        return x.to(device), y.to(device)
+
+    def first(self, count: int) -> Tensor:
+        """Return the first `count` raw inputs as one tensor."""
+        rows = torch.arange(min(count, len(self)))
+        if self.resident:
+            return self.take(rows).on(torch.device("cpu"))[0]
+        data = self.dataset()
+        return torch.stack([torch.as_tensor(data[int(i)][0]) for i in rows])
+
+
+class Task:
+    """One thing to learn: samples in three parts, their number of classes, and how inputs are prepared.
+
+    Each part is (inputs, labels) as tensors or arrays, a map-style Dataset of (input, label) pairs, or a
+    `Split`. Without `valid`, the learner holds out a share of `train`; without `test`, nothing is measured.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        train: Pair | Dataset[Any] | Split,
+        valid: Pair | Dataset[Any] | Split | None = None,
+        test: Pair | Dataset[Any] | Split | None = None,
+        *,
+        classes: int | None = None,
+        inputs: Inputs | None = None,
+    ) -> None:
+        if not name:
+            raise HatrackError("a task needs a name that is not empty, got ''.")
+        self.name = name
+        self.train = _split(train, f"task {name!r}, train")
+        self.valid = None if valid is None else _split(valid, f"task {name!r}, valid")
+        self.test = None if test is None else _split(test, f"task {name!r}, test")
+        self.inputs = inputs or Inputs()
+        self.classes = classes if classes is not None else self._count_classes()
+        self._check_labels()
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, classes={self.classes}, train={len(self.train)})"
+
+    def _parts(self) -> Sequence[tuple[str, Split]]:
+        named = (("train", self.train), ("valid", self.valid), ("test", self.test))
+        return [(name, part) for name, part in named if part is not None]
+
+    def _count_classes(self) -> int:
+        labels = self.train.labels
+        if labels is None:
+            raise HatrackError(
+                f"task {self.name!r}: the number of classes cannot be seen in a Dataset without `targets`; "
+                f"give Task(..., classes=N)."
+            )
+        return int(labels.max()) + 1 if len(labels) else 0
+
+    def _check_labels(self) -> None:
+        for part, split in self._parts():
+            labels = split.labels
+            if len(split) == 0:
+                raise HatrackError(f"task {self.name!r}: its {part} part holds no sample.")
+            if labels is None:
+                continue
+            bad = ((labels < 0) | (labels >= self.classes)).nonzero()
+            if len(bad):
+                row = int(bad[0])
+                raise HatrackError(
+                    f"task {self.name!r}: label {int(labels[row])} in row {row} of {part} is outside "
+                    f"0..{self.classes - 1}."
+                )
+
+
+def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
+    if isinstance(given, Split):
+        return given
+    if isinstance(given, Dataset):
+        if not hasattr(given, "__len__"):
+            raise HatrackError(f"{where}: an iterable Dataset was given; give a map-style one (with __len__).")
+        targets = getattr(given, "targets", None)
+        return Split(given, None if targets is None else torch.as_tensor(targets, dtype=torch.long))
+    try:
+        x, y = given
+    except (TypeError, ValueError):
+        raise HatrackError(
+            f"{where}: expected (inputs, labels), a map-style Dataset or None, got {type(given).__name__}."
+        ) from None
+    x = x if isinstance(x, Tensor | np.ndarray) else torch.as_tensor(x)
+    y = torch.as_tensor(y)
+    if len(x) != len(y):
+        raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
+    if y.ndim != 1 or y.is_floating_point():
+        raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
+    if isinstance(x, np.ndarray) and x.dtype == np.float64:
+        x = x.astype(np.float32)
+    if isinstance(x, Tensor) and x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        row = int((~torch.isfinite(x)).flatten(1).any(1).nonzero()[0])
+        raise HatrackError(f"{where}: the input in row {row} is not finite.")
+    return Split(x, y.long())

@@ -1,0 +1,18 @@
+"""The one error that users are meant to see: a single clear line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class HatrackError(ValueError):
+    """Something was asked that cannot be done; the message says what was given, what is accepted, what to do."""
+
+
+def unknown(kind: str, given: str, accepted: Iterable[str]) -> HatrackError:
+    """Build the error for a name that does not exist, with the nearest one that does."""
+    names = sorted(accepted)
+    near = get_close_matches(given, names, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return HatrackError(f"unknown {kind} {given!r}{hint} Accepted: {', '.join(names)}.")

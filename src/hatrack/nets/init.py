@@ -1,0 +1,15 @@
+"""Initialisation as in HAT's paper: Xavier uniform weights, zero biases."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def xavier(net: nn.Module) -> nn.Module:
+    """Initialise every linear and convolution layer of `net` in place and return it."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return net
