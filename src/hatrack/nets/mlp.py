@@ -12,7 +12,10 @@ from hatrack.nets.init import xavier
 
 
 def mlp(
-    shape: Sequence[int], widths: Sequence[int] = (2000, 2000), dropout: float = 0.5, input_dropout: float = 0.2
+    shape: Sequence[int],
+    widths: Sequence[int] = (2000, 2000),
+    dropout: float = 0.5,
+    input_dropout: float = 0.2,
 ) -> nn.Module:
     """Return x → features for inputs of `shape`; HAT's MNIST net is 2 × 2000 with dropout 0.2 and 0.5."""
     net = nn.Sequential()

@@ -1,0 +1,119 @@
+"""Samples on their way to the network: resident on the device as they are stored, prepared batch by batch.
+
+Small-image sets stay on the device as uint8 and are normalised there. A Dataset goes through a DataLoader. Several
+tasks can feed together (joint training, replay): then every sample carries the number of its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
+
+from hatrack.data.task import Inputs, Split
+from hatrack.errors import HatrackError
+
+
+class Batch(NamedTuple):
+    """Prepared inputs, labels, and the task of each sample where a batch mixes tasks."""
+
+    x: Tensor
+    y: Tensor
+    source: Tensor | None = None
+
+
+class Part(NamedTuple):
+    """The samples of one task, and its number."""
+
+    task: int
+    split: Split
+    inputs: Inputs
+
+
+class Feed:
+    """Batches from one task or several."""
+
+    def __init__(self, parts: Sequence[Part], device: torch.device, workers: int = 0) -> None:
+        self._parts = parts
+        self._device = device
+        self._workers = workers
+        distinct = list(dict.fromkeys(part.inputs for part in parts))
+        self._prepare = [inputs.on(device) for inputs in distinct]
+        self._mixed = len(parts) > 1
+        self._which = torch.zeros(1 + max(part.task for part in parts), dtype=torch.long, device=device)
+        for part in parts:
+            self._which[part.task] = distinct.index(part.inputs)
+        lengths = torch.tensor([len(part.split) for part in parts])
+        self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
+        self._resident = all(part.split.resident for part in parts)
+        if self._resident:
+            pairs = [part.split.on(device) for part in parts]
+            shapes = {tuple(x.shape[1:]) for x, _ in pairs}
+            if len(shapes) > 1:
+                raise HatrackError(f"tasks that are learned together need inputs of one shape, got {sorted(shapes)}.")
+            self._x = pairs[0][0] if len(pairs) == 1 else torch.cat([x for x, _ in pairs])
+            self._y = torch.cat([y for _, y in pairs])
+            self._source = self._source.to(device)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def steps(self, size: int) -> int:
+        """Return the number of batches of `size` in an epoch; the last one may be smaller."""
+        return -(-len(self) // size)
+
+    def labels(self) -> Tensor:
+        """Return all labels in their stored order."""
+        if self._resident:
+            return self._y
+        return torch.cat([batch.y for batch in self.batches(1024)])
+
+    def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
+        """Yield all samples once, shuffled by `generator`, in stored order without one."""
+        order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
+        if not self._resident:
+            yield from self._loaded(size, order)
+            return
+        order = order.to(self._device)
+        for start in range(0, len(self), size):
+            rows = order[start : start + size]
+            x, y = self._x.index_select(0, rows), self._y.index_select(0, rows)
+            yield self._batch(x, y, self._source.index_select(0, rows) if self._mixed else None)
+
+    def _batch(self, x: Tensor, y: Tensor, source: Tensor | None) -> Batch:
+        if source is None or len(self._prepare) == 1:
+            return Batch(self._prepare[0](x), y, source)
+        prepared = torch.stack([prepare(x) for prepare in self._prepare])
+        return Batch(prepared[self._which[source], torch.arange(len(x), device=x.device)], y, source)
+
+    def _loaded(self, size: int, order: Tensor) -> Iterator[Batch]:
+        datasets: list[Dataset[Any]] = [_Labelled(part.split) for part in self._parts]
+        loader: DataLoader[Any] = DataLoader(
+            ConcatDataset(datasets), batch_size=size, sampler=order.tolist(), num_workers=self._workers
+        )
+        done = 0
+        for x, y in loader:
+            source = self._source[order[done : done + len(y)]].to(self._device) if self._mixed else None
+            done += len(y)
+            yield self._batch(x.to(self._device), y.to(self._device), source)
+
+
+class _Labelled(Dataset[Any]):
+    """A split as a map-style Dataset of (input, integer label)."""
+
+    def __init__(self, split: Split) -> None:
+        self._data: Any = split.dataset() if not split.resident else None
+        self._pair = split.on(torch.device("cpu")) if split.resident else None
+        self._length = len(split)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        if self._pair is not None:
+            return self._pair[0][row], int(self._pair[1][row])
+        x, y = self._data[row]
+        return torch.as_tensor(x), int(y)

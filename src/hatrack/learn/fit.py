@@ -1,0 +1,157 @@
+"""Fitting one task: epochs, validation, the schedule, the best epoch. Can be saved and taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hatrack.data.feed import Feed
+from hatrack.learn.schedule import Patience
+from hatrack.learn.seeds import generator, noise
+from hatrack.learn.step import OptimizerFactory, Stepper, build
+from hatrack.methods.base import Method
+
+EVALUATION_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one finished epoch gives to a listener."""
+
+    task: int
+    name: str
+    epoch: int
+    epochs: int
+    train_loss: float
+    valid_loss: float
+    valid_accuracy: float
+    lr: float
+    s: float | None
+    capacity: float | None
+    best: bool
+
+
+class Fit:
+    """The training of one task in progress."""
+
+    def __init__(self, method: Method, factory: OptimizerFactory | None, epochs: int, size: int, seed: int) -> None:
+        self.method = method
+        self.epochs = epochs
+        self.size = size
+        self.seed = seed
+        self.moving = moving(method)
+        self.stepper = Stepper(method, build(factory, list(method.trainable().values()), method.lr))
+        lr = float(self.stepper.optimizer.param_groups[0]["lr"])
+        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min)
+        self.epoch = 0
+        self.best_epoch = 0
+        self.best = self._snapshot()
+
+    @property
+    def over(self) -> bool:
+        """Whether no further epoch is to be run."""
+        return self.epoch >= self.epochs or self.schedule.over
+
+    def run_epoch(self, name: str, train: Feed, valid: Feed) -> Epoch:
+        """Run one epoch, validate, and let the schedule draw its conclusions."""
+        self.epoch += 1
+        task, lr = self.method.task, self.schedule.lr
+        order = generator(self.seed, "shuffle", task, self.epoch)
+        with noise(self.seed, "noise", task, self.epoch, device=self.method.model.device):
+            train_loss = self.stepper.epoch(train.batches(self.size, order), train.steps(self.size))
+            valid_loss, accuracy = evaluate(self.method, valid, task)
+        if isfinite(train_loss) and isfinite(valid_loss):
+            improved = self.schedule.record(valid_loss)
+        else:  # it diverged: back to the best weights, with a smaller step
+            improved = False
+            self.restore()
+            self.schedule.drop()
+        if improved:
+            self.best, self.best_epoch = self._snapshot(), self.epoch
+        self.stepper.set_lr(self.schedule.lr / lr)
+        taken = self.method.capacity_now()
+        return Epoch(
+            task=task,
+            name=name,
+            epoch=self.epoch,
+            epochs=self.epochs,
+            train_loss=train_loss,
+            valid_loss=valid_loss,
+            valid_accuracy=accuracy,
+            lr=lr,
+            s=self.method.s_now(),
+            capacity=None if taken is None else taken["total"],
+            best=improved,
+        )
+
+    def _snapshot(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.moving.items()}
+
+    def restore(self) -> None:
+        """Put the best epoch's weights back."""
+        with torch.no_grad():
+            for name, tensor in self.moving.items():
+                tensor.copy_(self.best[name])
+
+    # ---- saving and taking up again
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the state that is not tensors."""
+        optimizer = self.stepper.optimizer.state_dict()
+        plain = {
+            str(i): {k: v for k, v in entry.items() if not isinstance(v, Tensor)}
+            for i, entry in optimizer["state"].items()
+        }
+        return {
+            "epoch": self.epoch,
+            "best_epoch": self.best_epoch,
+            "schedule": asdict(self.schedule),
+            "optimizer": {"groups": optimizer["param_groups"], "state": plain},
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that move, and those of the optimiser."""
+        state = self.stepper.optimizer.state_dict()["state"]
+        held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
+        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **held}
+
+    def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
+        """Take up a saved state."""
+        self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
+        self.schedule = Patience(**numbers["schedule"])
+        with torch.no_grad():
+            for name, tensor in self.moving.items():
+                tensor.copy_(tensors[f"moving/{name}"])
+        self.best = {name: best[name].to(tensor.device) for name, tensor in self.moving.items()}
+        state: dict[int, dict[str, Any]] = {int(i): dict(e) for i, e in numbers["optimizer"]["state"].items()}
+        for key, tensor in tensors.items():
+            if key.startswith("optimizer/"):
+                _, i, name = key.split("/", 2)
+                state.setdefault(int(i), {})[name] = tensor
+        groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
+        self.stepper.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def moving(method: Method) -> dict[str, Tensor]:
+    """Return all tensors that training may change: what is trained, and the buffers of the network."""
+    own = method.model.private[method.task]
+    shared = {f"buffer/{n}": b for n, b in method.model.net.named_buffers() if n not in own}
+    kept = {f"kept/{n}": t for n, t in own.items() if not t.requires_grad}
+    return {**method.trainable(), **shared, **kept}
+
+
+@torch.no_grad()
+def evaluate(method: Method, feed: Feed, task: int) -> tuple[float, float]:
+    """Return the loss and the accuracy on `feed`, in large batches, as one pair of numbers at the end."""
+    method.model.net.eval()
+    loss = torch.zeros((), device=method.model.device)
+    right = torch.zeros((), device=method.model.device, dtype=torch.long)
+    for batch in feed.batches(EVALUATION_BATCH):
+        logits = method.predict(batch.x, task)
+        loss += method.valid_loss(logits, batch.y) * len(batch.y)
+        right += (logits.argmax(1) == batch.y).sum()
+    return float(loss) / len(feed), int(right) / len(feed)

@@ -1,0 +1,253 @@
+"""The learner: one network, one method, an open-ended list of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hatrack.data.feed import Feed, Part
+from hatrack.data.task import Inputs, Split, Task
+from hatrack.errors import HatrackError, unknown
+from hatrack.learn import proof
+from hatrack.learn.fit import Epoch, Fit, evaluate
+from hatrack.learn.seeds import generator
+from hatrack.learn.step import OptimizerFactory
+from hatrack.masks.capacity import reuse
+from hatrack.methods.base import Method
+from hatrack.methods.hat import HAT
+from hatrack.nets.model import Model
+
+HELD_OUT = 0.15  # share of the training samples that validates a task which brings no validation part
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the learner remembers of a task."""
+
+    name: str
+    classes: int
+    inputs: Inputs
+
+
+class Learner:
+    """Teaches `net` (any module x → features) one task after another.
+
+    optimizer  None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
+               one is made for every task, so that no momentum leaks from one task into the next
+    epochs     at most so many a task; the patience schedule usually stops earlier
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        method: Method | None = None,
+        optimizer: OptimizerFactory | None = None,
+        *,
+        epochs: int = 200,
+        batch_size: int = 64,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        workers: int = 0,
+    ) -> None:
+        for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
+            if value < least:
+                raise HatrackError(f"{name} must be at least {least}, got {value}.")
+        if not any(True for _ in net.parameters()):
+            raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
+        self.method = method if method is not None else HAT()
+        self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
+        self.device = pick_device(device)
+        self.model = Model(net, self.device)
+        self.method.attach(self.model)
+        self.tasks: list[Learned] = []  # the task in progress included
+        self.probes: list[proof.Probe] = []
+        self.capacities: list[dict[str, Any]] = []
+        self.vault = proof.Vault()
+        self._optimizer = optimizer
+        self._old: list[Part] = []
+        self._fit: Fit | None = None
+        self._resume: Callable[[Fit], None] | None = None
+        self._tests: dict[int, tuple[Task, Feed]] = {}
+        self.stored: dict[tuple[Path, str], tuple[Any, dict[str, str]]] = {}  # files already on disk
+
+    # ---- learning
+
+    @property
+    def finished(self) -> int:
+        """The number of tasks that are learned."""
+        return len(self.probes)
+
+    @property
+    def parameters_count(self) -> int:
+        """The number of parameters of the network and its heads."""
+        modules = [self.model.net, *self.model.heads]
+        return sum(p.numel() for module in modules for p in module.parameters())
+
+    def learn(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> None:
+        """Learn one more task (or go on with the one that a loaded learner was interrupted in)."""
+        train_split, valid_split = self._held_out(task)
+        index = self.finished
+        part = Part(index, train_split, task.inputs)
+        if self.method.needs_old_data and len(self._old) < index:
+            raise HatrackError(
+                f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
+                f"for each of them first."
+            )
+        train = Feed([*self._old, part] if self.method.needs_old_data else [part], self.device, self.workers)
+        valid = Feed([Part(index, valid_split, task.inputs)], self.device, self.workers)
+        self._begin(task, index, train)
+        self._run(task, train, valid, on_epoch)
+        self._end(task, train, index)
+        if self.method.needs_old_data:
+            self._old.append(part)
+
+    def remember(self, task: Task) -> None:
+        """Hand a loaded learner the data of an earlier task, for methods that need it."""
+        index = len(self._old)
+        if index >= self.finished or self.tasks[index].name != task.name:
+            raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
+        self._old.append(Part(index, self._held_out(task)[0], task.inputs))
+
+    def _held_out(self, task: Task) -> tuple[Split, Split]:
+        """Return training and validation samples; without a validation part, a share is held out by the seed."""
+        if task.valid is not None:
+            return task.train, task.valid
+        order = torch.randperm(len(task.train), generator=generator(self.seed, "split", self.finished))
+        cut = max(1, round(HELD_OUT * len(order)))
+        if cut >= len(order):
+            raise HatrackError(f"task {task.name!r} has {len(order)} training samples: too few to hold any out.")
+        return task.train.take(order[cut:].sort().values), task.train.take(order[:cut].sort().values)
+
+    def _begin(self, task: Task, index: int, train: Feed) -> None:
+        taken = {t.name for t in self.tasks[:index]}
+        if task.name in taken:
+            raise HatrackError(f"a task named {task.name!r} is learned already; give each task a name of its own.")
+        if len(self.tasks) > index:
+            if self.tasks[index].name != task.name:
+                raise HatrackError(
+                    f"the learner was interrupted in task {self.tasks[index].name!r}; go on with that one before "
+                    f"{task.name!r}."
+                )
+        else:
+            self.model.meet(task.inputs.on(self.device)(task.train.first(1).to(self.device)))
+            own = self.method.private()
+            self.model.add_task(task.classes, generator(self.seed, "head", index), own)
+            self.tasks.append(Learned(task.name, task.classes, task.inputs))
+        self.method.begin_task(index, train, generator(self.seed, "method", index))
+
+    def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> None:
+        epochs = self.epochs if self.method.trains else 0
+        fit = self._fit = Fit(self.method, self._optimizer, epochs, self.batch_size, self.seed)
+        if self._resume is not None:
+            self._resume(fit)
+            self._resume = None
+        while not fit.over:
+            done = fit.run_epoch(task.name, train, valid)
+            if on_epoch is not None:
+                on_epoch(done)
+        fit.restore()
+
+    def _end(self, task: Task, train: Feed, index: int) -> None:
+        self.method.end_task(train)
+        self._fit = None
+        relied_on = self.method.relied_on(index)
+        if relied_on is not None:
+            self.vault.add(dict(self.model.net.named_parameters()), relied_on)
+        taken = self.method.capacity_now()
+        if taken is not None:
+            self.capacities.append(taken)
+        held = task.test if task.test is not None else task.valid if task.valid is not None else task.train
+        x = task.inputs.on(self.device)(held.first(proof.PROBES).to(self.device))
+        self.probes.append(proof.Probe(x, proof.probe_logits(self.method, x, index)))
+
+    # ---- using what was learned
+
+    def index(self, task: int | str) -> int:
+        """Return the number of a finished task given by number or name."""
+        names = [t.name for t in self.tasks[: self.finished]]
+        if isinstance(task, str):
+            if task not in names:
+                raise unknown("task", task, names)
+            return names.index(task)
+        if not 0 <= task < len(names):
+            raise HatrackError(f"there is no task number {task}; {len(names)} are learned (0 to {len(names) - 1}).")
+        return task
+
+    @torch.no_grad()
+    def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
+        """Return the logits of raw inputs, prepared as the task's own were; task by name or number."""
+        index = self.index(task)
+        self.model.net.eval()
+        raw = torch.as_tensor(x).to(self.device)
+        return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
+
+    def evaluate(self, task: Task, index: int) -> float:
+        """Return the test accuracy of finished task number `index`; its test samples stay on the device."""
+        if task.test is None:
+            raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
+        known = self._tests.get(index)
+        if known is None or known[0] is not task:
+            known = self._tests[index] = (
+                task,
+                Feed([Part(index, task.test, task.inputs)], self.device, self.workers),
+            )
+        return evaluate(self.method, known[1], index)[1]
+
+    def verify(self) -> proof.Verification:
+        """Recompute what every finished task gave and relies on, and compare bit by bit."""
+        names = [t.name for t in self.tasks[: self.finished]]
+        return proof.prove(self.method, names, self.probes, self.vault)
+
+    # ---- what the masks look like
+
+    def _gates(self) -> list[Tensor] | None:
+        gates = [self.method.unit_gates(t) for t in range(self.finished)]
+        known = [g.float() for g in gates if g is not None]
+        return known if known else None
+
+    def masks(self) -> dict[str, Tensor] | None:
+        """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks."""
+        gates = self._gates()
+        if gates is None:
+            return None
+        return {
+            f"{t}/{site.name}": part.cpu().contiguous()
+            for t, gate in enumerate(gates)
+            for site, part in self.model.units.by_site(gate)
+        }
+
+    def capacity(self) -> list[dict[str, Any]] | None:
+        """Return, after each task, the share of weights taken: in all and layer by layer."""
+        return self.capacities or None
+
+    def reuse(self) -> list[list[float | None]] | None:
+        """Return the share of task i's weights that each later task j uses again."""
+        gates = self._gates()
+        return None if gates is None else reuse(self.model.units, gates)
+
+    # ---- memory
+
+    def save(self, folder: str | Path) -> None:
+        """Write everything to `folder` (safetensors and JSON), also in the middle of a task."""
+        from hatrack.learn.state import save
+
+        save(self, Path(folder))
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """Return the device that was asked for; "auto" takes CUDA where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        picked = torch.device(device)
+        torch.empty(0, device=picked)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise HatrackError(f"device {str(device)!r} cannot be used ({first}); try 'auto' or 'cpu'.") from None
+    return picked

@@ -1,0 +1,155 @@
+"""Proof that old tasks are unchanged: probe logits and locked entries, compared bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hatrack.masks.unitmap import layer_of
+from hatrack.methods.base import Method
+
+PROBES = 64
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A layer that no longer is what a task relied on."""
+
+    layer: str
+    parameter: str
+    entries: int
+    largest: float
+
+
+@dataclass(frozen=True)
+class TaskProof:
+    """The verdict on one finished task."""
+
+    task: str
+    changed_logits: int
+    logits: int
+    largest: float
+    drifts: tuple[Drift, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing changed."""
+        return self.changed_logits == 0 and not self.drifts
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.task}: unchanged ({self.logits} probe logits and all locked entries bit-identical)"
+        text = f"{self.task}: CHANGED"
+        if self.changed_logits:
+            text += f", {self.changed_logits} of {self.logits} probe logits, by up to {self.largest:.3g}"
+        if self.drifts:
+            first = self.drifts[0]
+            text += (
+                f"; first layer that drifted: {first.layer or first.parameter} ({first.entries} entries of "
+                f"{first.parameter}, by up to {first.largest:.3g})"
+            )
+        return text
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict on all finished tasks; `notes` say what else was found."""
+
+    tasks: tuple[TaskProof, ...]
+    notes: tuple[str, ...] = ()
+    tampered: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every finished task is exactly what it was when it was finished."""
+        return all(t.ok for t in self.tasks) and not self.tampered
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.tasks), *self.tampered, *self.notes])
+
+
+@dataclass
+class Probe:
+    """Prepared inputs of a finished task and the logits they gave when it was finished."""
+
+    x: Tensor
+    logits: Tensor
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread, so that a verdict does not depend on how many cores a machine has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@torch.no_grad()
+def probe_logits(method: Method, x: Tensor, task: int) -> Tensor:
+    """Return the logits by which a task is held to its word."""
+    method.model.net.eval()
+    with _one_thread():
+        return method.predict(x, task).float()
+
+
+class Vault:
+    """The values of all entries that finished tasks rely on, as they were when first relied on."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Tensor] = {}
+        self.held: dict[str, Tensor] = {}
+
+    def add(self, parameters: Mapping[str, Tensor], relied_on: Mapping[str, Tensor]) -> None:
+        """Take in what one more task relies on."""
+        for name, mask in relied_on.items():
+            current = parameters[name].detach()
+            if name not in self.values:
+                self.values[name] = torch.where(mask, current, torch.zeros_like(current))
+                self.held[name] = mask.clone().contiguous()
+            else:
+                new = mask & ~self.held[name]
+                self.values[name] = torch.where(new, current, self.values[name])
+                self.held[name] |= mask
+
+    def drifts(self, parameters: Mapping[str, Tensor], relied_on: Mapping[str, Tensor]) -> Iterator[Drift]:
+        """Yield the parameters whose relied-on entries are not what they were, in the order of `relied_on`."""
+        for name, mask in relied_on.items():
+            now, then = parameters[name].detach(), self.values[name]
+            moved = mask & ~same_bits(now, then)
+            if bool(moved.any()):
+                largest = float((now - then)[moved].abs().max())
+                yield Drift(layer_of(name), name, int(moved.sum()), largest)
+
+
+def same_bits(a: Tensor, b: Tensor) -> Tensor:
+    """Return where two tensors of one floating type hold the same bits."""
+    words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+    return a.contiguous().view(words) == b.contiguous().view(words)
+
+
+def prove(
+    method: Method, names: Sequence[str], probes: Sequence[Probe], vault: Vault, tolerance: float = 0.0
+) -> Verification:
+    """Recompute every finished task's probe logits and compare all it relies on, bit by bit.
+
+    A tolerance above 0 is for logits that were stored on another machine, whose arithmetic rounds differently.
+    """
+    parameters = dict(method.model.net.named_parameters())
+    proofs = []
+    for task, (name, probe) in enumerate(zip(names, probes, strict=True)):
+        now = probe_logits(method, probe.x, task)
+        distance = (now - probe.logits).abs()
+        changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance)
+        relied_on = method.relied_on(task)
+        drifts = () if relied_on is None else tuple(vault.drifts(parameters, relied_on))
+        largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
+        proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts))
+    notes = () if method.guarantee else (f"{method.name} makes no promise about old tasks.",)
+    return Verification(tuple(proofs), notes)

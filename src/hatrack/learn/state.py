@@ -1,0 +1,256 @@
+"""A learner on disk: safetensors and one JSON page; nothing pickled, nothing half-written.
+
+    learner.json                what is what, and the SHA-256 of the three files beside it
+    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, probes, the vault
+    live-<digest>.safetensors   the network, and the task in progress
+    best-<digest>.safetensors   the best epoch of the task in progress
+
+The tensor files are named by their content and never rewritten; the JSON page is replaced in one step, and what it
+no longer names is removed afterwards. A kill at any moment leaves a page whose files are all there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load as parse
+from safetensors.torch import save as serialise
+from torch import Tensor, nn
+
+from hatrack.data.task import Inputs
+from hatrack.errors import HatrackError, unknown
+from hatrack.learn import proof
+from hatrack.methods import METHODS
+from hatrack.methods.base import Method
+from hatrack.methods.hyper import hyperparameters
+
+if TYPE_CHECKING:
+    from hatrack.learn.fit import Fit
+    from hatrack.learn.learner import Learner
+
+PAGE = "learner.json"
+SCHEMA = 1
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write under a temporary name, flush to disk, then rename: readers see the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def environment() -> dict[str, str]:
+    """Return what the last bits of a logit depend on."""
+    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+
+
+def save(learner: Learner, folder: Path) -> None:
+    """Write `learner` to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fit = learner._fit
+    files = {
+        "tasks": _store(learner, folder, "tasks", learner.finished, _finished_tensors),
+        "live": _store(learner, folder, "live", None, _live_tensors),
+    }
+    if fit is not None:
+        key = (learner.finished, fit.best_epoch)
+        files["best"] = _store(learner, folder, "best", key, lambda _: fit.best)
+    page = {
+        "schema": SCHEMA,
+        "method": learner.method.name,
+        "settings": {name: getattr(learner.method, name) for name in hyperparameters(type(learner.method))},
+        "epochs": learner.epochs,
+        "batch_size": learner.batch_size,
+        "seed": learner.seed,
+        "tasks": [{"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs)} for t in learner.tasks],
+        "finished": learner.finished,
+        "capacity": learner.capacities,
+        "fit": None if fit is None else fit.numbers(),
+        "environment": environment(),
+        "files": files,
+    }
+    write_atomically(folder / PAGE, json.dumps(page, indent=1).encode())
+    named = {f["name"] for f in files.values()} | {PAGE}
+    for path in folder.iterdir():
+        if path.name not in named and path.suffix in (".safetensors", ".tmp"):
+            path.unlink()
+
+
+def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> dict[str, str]:
+    """Write one tensor file unless it is there already; `key` tells when its content cannot have changed."""
+    known = learner.stored.get((folder, kind))
+    if key is not None and known is not None and known[0] == key and (folder / known[1]["name"]).exists():
+        return known[1]
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in collect(learner).items()}
+    data = serialise(tensors)
+    digest = hashlib.sha256(data).hexdigest()
+    entry = {"name": f"{kind}-{digest[:12]}.safetensors", "sha256": digest}
+    if not (folder / entry["name"]).exists():
+        write_atomically(folder / entry["name"], data)
+    learner.stored[(folder, kind)] = (key, entry)
+    return entry
+
+
+def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
+    tensors = {f"method/{name}": t for name, t in learner.method.state().items()}
+    if learner.model.example is not None:
+        tensors["example"] = learner.model.example
+    for name, initial in learner.model.initial.items():
+        tensors[f"initial/{name}"] = initial
+    for t in range(learner.finished):
+        tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
+        tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
+        tensors |= {f"probe/{t}/x": learner.probes[t].x, f"probe/{t}/logits": learner.probes[t].logits}
+    for name, value in learner.vault.values.items():
+        tensors |= {f"vault/{name}": value, f"held/{name}": learner.vault.held[name].to(torch.uint8)}
+    return tensors
+
+
+def _live_tensors(learner: Learner) -> dict[str, Tensor]:
+    tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
+    for t in range(learner.finished, len(learner.model.heads)):
+        tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
+        tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
+    if learner._fit is not None:
+        tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
+    return tensors
+
+
+def load(
+    folder: str | Path,
+    net: nn.Module,
+    method: Method | None = None,
+    optimizer: Any = None,
+    device: str | torch.device = "auto",
+) -> Learner:
+    """Return the learner saved in `folder`, over a network of the same architecture.
+
+    The method is rebuilt from its stored settings unless given. An optimiser other than the method's own cannot be
+    stored as code: give the same callable again.
+    """
+    return _load(Path(folder), net, method, optimizer, device, check=True)[0]
+
+
+def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") -> proof.Verification:
+    """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
+    learner, tampered, page = _load(folder, net, None, None, device, check=False)
+    names = [t.name for t in learner.tasks[: learner.finished]]
+    same = page["environment"] == environment()
+    verdict = proof.prove(learner.method, names, learner.probes, learner.vault, tolerance=0.0 if same else 1e-4)
+    notes = verdict.notes
+    if not same:
+        notes += (
+            f"the logits were stored under {page['environment']}, here is {environment()}: they are compared "
+            f"within 1e-4, locked entries bit by bit.",
+        )
+    return proof.Verification(verdict.tasks, notes, tuple(tampered))
+
+
+def _load(
+    folder: Path,
+    net: nn.Module,
+    method: Method | None,
+    optimizer: Any,
+    device: str | torch.device,
+    check: bool,
+) -> tuple[Learner, list[str], dict[str, Any]]:
+    from hatrack.learn.learner import Learned, Learner
+
+    page = _read_page(folder)
+    tampered: list[str] = []
+    files = {kind: _read_tensors(folder, entry, check, tampered) for kind, entry in page["files"].items()}
+    done, live = files["tasks"], files["live"]
+    if method is None:
+        if page["method"] not in METHODS:
+            raise unknown("method", page["method"], METHODS)
+        method = METHODS[page["method"]](**page["settings"])
+    sizes = {key: page[key] for key in ("epochs", "batch_size", "seed")}
+    learner = Learner(net, method, optimizer, device=device, **sizes)
+    model = learner.model
+    _fill(model.tensors(), _under(live, "net/"), "the network")
+    model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}
+    model.example = done["example"].to(model.device) if "example" in done else None
+    trained = model.parameters()
+    for t, about in enumerate(page["tasks"]):
+        held = {**done, **live}
+        weight = held[f"head/{t}/weight"]
+        head = nn.Linear(weight.shape[1], weight.shape[0], device=model.device)
+        _fill(dict(head.named_parameters()), _under(held, f"head/{t}/"), f"head {t}")
+        model.heads.append(head)
+        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{t}/").items()}
+        model.private.append(own)
+        inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
+        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs)))
+    for t in range(page["finished"]):
+        learner.probes.append(
+            proof.Probe(done[f"probe/{t}/x"].to(model.device), done[f"probe/{t}/logits"].to(model.device))
+        )
+    learner.vault.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
+    learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
+    learner.capacities = page["capacity"]
+    method.load_state(_under(done, "method/"))
+    if page["fit"] is not None:
+
+        def resume(fit: Fit) -> None:
+            fit.load(page["fit"], _under(live, "fit/"), files["best"])
+
+        learner._resume = resume
+    return learner, tampered, page
+
+
+def _read_page(folder: Path) -> dict[str, Any]:
+    path = folder / PAGE
+    try:
+        page: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise HatrackError(f"{folder} holds no saved learner (no {PAGE}).") from None
+    except ValueError as error:
+        raise HatrackError(f"{path} is not valid JSON ({error}).") from None
+    if page.get("schema") != SCHEMA:
+        raise HatrackError(f"{path} has schema {page.get('schema')!r}; this version reads {SCHEMA}.")
+    return page
+
+
+def _read_tensors(folder: Path, entry: dict[str, str], check: bool, tampered: list[str]) -> dict[str, Tensor]:
+    path = folder / entry["name"]
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise HatrackError(f"{path} is missing; the saved learner is incomplete.") from None
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        finding = f"{path.name} was changed after it was written (its SHA-256 differs from the one in {PAGE})."
+        if check:
+            raise HatrackError(f"{finding} Run verify to see what drifted.")
+        tampered.append(finding)
+    try:
+        tensors: dict[str, Tensor] = parse(data)
+    except Exception as error:
+        raise HatrackError(f"{path} cannot be read as safetensors ({error}).") from None
+    return tensors
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _fill(targets: dict[str, Tensor], stored: dict[str, Tensor], what: str) -> None:
+    if set(targets) != set(stored):
+        odd = sorted(set(targets) ^ set(stored))[0]
+        raise HatrackError(f"{what} does not match what was saved: {odd!r} is only on one side; build the same net.")
+    with torch.no_grad():
+        for name, target in targets.items():
+            if target.shape != stored[name].shape:
+                raise HatrackError(
+                    f"{what} does not match what was saved: {name!r} has shape {tuple(target.shape)}, saved was "
+                    f"{tuple(stored[name].shape)}; build the same net."
+                )
+            target.copy_(stored[name])

@@ -1,0 +1,82 @@
+"""The inner step: forward, backward, gradient edits, clip, optimiser, restore. No host round trip on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+from hatrack.data.feed import Batch
+from hatrack.errors import HatrackError
+from hatrack.methods.base import Method
+
+OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
+
+
+def plain_sgd(parameters: Sequence[Tensor], lr: float) -> Optimizer:
+    """Return the papers' optimiser, in its fused form."""
+    return SGD(parameters, lr=lr, fused=True)
+
+
+def clip(gradients: Sequence[Tensor], limit: float) -> None:
+    """Scale gradients so that their common norm is at most `limit`, without asking the device for a number.
+
+    On a CPU, where a number costs nothing, the scaling is left out when there is nothing to scale.
+    """
+    everything: Any = list(gradients)
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(everything)))
+    if norm.device.type == "cpu" and bool(norm <= limit):
+        return
+    torch._foreach_mul_(everything, torch.clamp(limit / (norm + 1e-6), max=1.0))
+
+
+class Stepper:
+    """Runs training steps of one task under one optimiser."""
+
+    def __init__(self, method: Method, optimizer: Optimizer) -> None:
+        self.method = method
+        self.optimizer = optimizer
+        self.loss = torch.zeros((), device=method.model.device)
+        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def epoch(self, batches: Iterable[Batch], steps: int) -> float:
+        """Run one epoch and return its mean training loss: the only number that leaves the device."""
+        self.method.train_mode()
+        self.method.clock.start(steps)
+        self.loss.zero_()
+        for batch in batches:
+            self.step(batch)
+            self.method.clock.advance()
+        return float(self.loss) / steps
+
+    def step(self, batch: Batch) -> None:
+        """Move the parameters by one batch."""
+        self.optimizer.zero_grad()
+        loss = self.method.loss(batch)
+        loss.backward()
+        self.method.after_backward()
+        clip([p.grad for p in self._parameters if p.grad is not None], self.method.clip)
+        self.optimizer.step()
+        self.method.after_step()
+        self.loss.add_(loss.detach())
+
+    def set_lr(self, ratio: float) -> None:
+        """Multiply every group's learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] *= ratio
+
+
+def build(factory: OptimizerFactory | None, parameters: Sequence[Tensor], lr: float) -> Optimizer:
+    """Return a fresh optimiser over exactly `parameters`: the user's, or the papers' plain SGD."""
+    if factory is None:
+        return plain_sgd(parameters, lr)
+    made = factory(parameters)
+    if not isinstance(made, Optimizer):
+        raise HatrackError(
+            f"optimizer must be a callable that takes parameters and returns a torch optimiser, "
+            f"got {type(made).__name__} from it."
+        )
+    return made

@@ -1,0 +1,143 @@
+"""Gates: a = σ(s·e), how s is annealed, how embedding gradients are compensated, and where gates are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hatrack.masks.unitmap import ON, UnitMap
+
+EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
+COSH_RANGE = 50.0  # cosh(50) ≈ 2.6e21 still fits float32
+
+
+def gate(embedding: Tensor, s: Tensor | float) -> Tensor:
+    """a = σ(s·e)."""
+    return torch.sigmoid(s * embedding)
+
+
+def anneal(fraction: Tensor, s_max: float) -> Tensor:
+    """s = 1/s_max + (s_max − 1/s_max)·(b−1)/(B−1), with fraction = (b−1)/(B−1)."""
+    return 1 / s_max + (s_max - 1 / s_max) * fraction
+
+
+def compensate(gradient: Tensor, embedding: Tensor, s: Tensor, s_max: float) -> None:
+    """q ← q · s_max·[cosh(clamp(s·e, ±50)) + 1] / (s·[cosh(e) + 1]), in place.
+
+    The division undoes the slope of the annealed sigmoid, the product imposes that of σ(e) times s_max.
+    """
+    scaled = torch.clamp(s * embedding, -COSH_RANGE, COSH_RANGE)
+    gradient.mul_(s_max / s * (torch.cosh(scaled) + 1) / (torch.cosh(embedding) + 1))
+
+
+def sparsity(gates: Tensor, taken: Tensor) -> Tensor:
+    """R = Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}); 0 when every unit is taken."""
+    free = 1 - taken
+    total = free.sum()
+    return (gates * free).sum() / torch.where(total > 0, total, 1.0)
+
+
+class Gating:
+    """Multiplies what every layer reads by the gates of the units it reads, leaving the network as it is.
+
+    Gates are a float vector over all units, or a boolean one: then closed units are replaced by exact zeros, so
+    that not even a NaN behind a closed gate gets through.
+    """
+
+    def __init__(self, net: nn.Module, units: UnitMap) -> None:
+        modules = dict(net.named_modules(remove_duplicate=False))
+        self._inputs: dict[nn.Module, list[Spread]] = {}
+        self._weights: list[tuple[str, Spread]] = []
+        self._features = Spread(units.features[None])
+        for read in units.reads:
+            if read.module is not None:
+                self._inputs.setdefault(modules[read.module], []).append(Spread(read.units))
+            elif read.parameter is not None:
+                self._weights.append((read.parameter, Spread(read.units)))
+
+    @contextmanager
+    def on_inputs(self, gates: Tensor) -> Iterator[None]:
+        """Gate the inputs of all layers that can be reached through their module, while the context lasts."""
+        hooks = []
+        for module, spreads in self._inputs.items():
+            factors = [spread(gates) for spread in spreads]
+            hooks.append(module.register_forward_pre_hook(partial(_gate_input, iter(factors), factors)))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def weights(self, gates: Tensor, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the gated stand-ins for those of `tensors` whose layers cannot be reached otherwise."""
+        gated: dict[str, Tensor] = {}
+        for name, spread in self._weights:
+            gated[name] = apply(spread(gates), gated.get(name, tensors[name]))
+        return gated
+
+    def features(self, gates: Tensor, features: Tensor) -> Tensor:
+        """Gate what the heads read."""
+        return apply(self._features(gates), features)
+
+
+def _gate_input(calls: Iterator[Tensor], factors: list[Tensor], module: nn.Module, args: Any) -> Any:
+    factor = next(calls, factors[-1])  # one factor a call; a layer called once more than traced reads the same
+    return (apply(factor, args[0]), *args[1:])
+
+
+def apply(factor: Tensor, x: Tensor) -> Tensor:
+    """Return x times the gates; closed boolean gates give exact zeros."""
+    if factor.dtype == torch.bool:
+        return torch.where(factor, x, torch.zeros((), dtype=x.dtype, device=x.device))
+    return x * factor.to(x.dtype)
+
+
+class Spread:
+    """Copies a vector over units to the places in `units`, by slices and repeats where possible.
+
+    Slices have a cheap and deterministic backward pass; only an irregular pattern falls back to indexing.
+    """
+
+    LONGEST = 64  # pieces beyond which indexing is cheaper
+
+    def __init__(self, units: Tensor) -> None:
+        self._shape = units.shape
+        self._pieces = _pieces(units.flatten())
+        self._index = units.flatten() if len(self._pieces) > self.LONGEST else None
+
+    def __call__(self, vector: Tensor) -> Tensor:
+        if self._index is not None:
+            if self._index.device != vector.device:
+                self._index = self._index.to(vector.device)
+            return torch.cat([vector, vector.new_ones(1)])[self._index].view(self._shape)
+        parts = [
+            vector.new_ones(count) if start == ON else _repeat(vector.narrow(0, start, count), repeat)
+            for start, count, repeat in self._pieces
+        ]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(self._shape)
+
+
+def _repeat(part: Tensor, times: int) -> Tensor:
+    return part if times == 1 else part[:, None].expand(-1, times).reshape(-1)
+
+
+def _pieces(units: Tensor) -> list[tuple[int, int, int]]:
+    """Write a list of unit numbers as (start, count, repeat): start, …, start+count−1, each `repeat` times."""
+    values, counts = torch.unique_consecutive(units, return_counts=True)
+    pieces: list[tuple[int, int, int]] = []
+    for value, times in zip(values.tolist(), counts.tolist(), strict=True):
+        if value == ON:
+            pieces.append((ON, times, 1))
+            continue
+        if pieces and pieces[-1][0] != ON:
+            start, count, repeat = pieces[-1]
+            if value == start + count and times == repeat:
+                pieces[-1] = (start, count + 1, repeat)
+                continue
+        pieces.append((value, 1, times))
+    return pieces

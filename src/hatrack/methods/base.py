@@ -1,0 +1,144 @@
+"""What a method is: a few verbs around the one training loop, and its hyper-parameters.
+
+A method knows its model (network, heads, unit map) and the clock; it knows nothing of files, progress bars or
+other methods. The learner calls the verbs in this order:
+
+    attach → for each task: begin_task → (loss → after_backward → after_step)* → end_task
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.methods.hyper import check, hyper
+from hatrack.nets.model import Model
+
+
+class Clock:
+    """Where in the epoch we are, as tensors on the device, so that a step needs no host round trip."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.step = torch.zeros((), device=device)
+        self.last = torch.ones((), device=device)
+
+    def start(self, steps: int) -> None:
+        """Begin an epoch of `steps` batches."""
+        self.step.zero_()
+        self.last.fill_(steps - 1)
+
+    def advance(self) -> None:
+        """Count one finished step."""
+        self.step.add_(1)
+
+    def fraction(self) -> Tensor:
+        """(b−1)/(B−1): 0 at the first batch, 1 at the last; 1 when there is only one."""
+        return torch.where(self.last > 0, self.step / torch.clamp_min(self.last, 1), 1.0)
+
+
+@dataclass
+class Method:
+    """Base of all methods: plain training of network and head by SGD with the paper's patience schedule."""
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+    source: ClassVar[str]
+    summary: ClassVar[str]
+    guarantee: ClassVar[bool] = False
+    needs_old_data: ClassVar[bool] = False
+    trains: ClassVar[bool] = True
+
+    lr: float = hyper(0.05, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
+    lr_factor: float = hyper(3.0, "the learning rate is divided by this when the validation loss stalls", low=1.0)
+    lr_patience: int = hyper(5, "epochs without a lower validation loss before that", low=1)
+    lr_min: float = hyper(1e-4, "training on a task stops when the learning rate falls below", low=0.0)
+    clip: float = hyper(10_000.0, "norm at which gradients are clipped", low=0.0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    # ---- the verbs
+
+    def attach(self, model: Model) -> None:
+        """Get to know the model. Called once, before the first task or a load."""
+        self.model = model
+        self.clock = Clock(model.device)
+
+    def private(self) -> Sequence[str]:
+        """Name the tensors of the network that every task keeps for itself."""
+        return ()
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
+        self.task = task
+
+    def train_mode(self) -> None:
+        """Switch the network to training."""
+        self.model.net.train()
+
+    def trainable(self) -> dict[str, Tensor]:
+        """Return what the optimiser moves in this task, by name."""
+        own = self.model.private[self.task]
+        shared = {f"net/{n}": p for n, p in self.model.parameters().items() if n not in own}
+        private = {f"private/{n}": p for n, p in own.items() if p.requires_grad}
+        head = self.model.heads[self.task]
+        return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias}
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the training loss of a batch."""
+        return cross_entropy(self.model.logits(batch.x, self.task), batch.y)
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss by which the schedule and the best epoch are chosen."""
+        return cross_entropy(logits, y)
+
+    def after_backward(self) -> None:
+        """Edit the gradients (before clipping)."""
+
+    def after_step(self) -> None:
+        """Put right what the optimiser's step may have moved."""
+
+    def end_task(self, feed: Feed) -> None:
+        """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        """Return the logits of prepared inputs for a task, learned or being learned."""
+        return self.model.logits(x, task)
+
+    # ---- what is known about finished tasks
+
+    def relied_on(self, task: int) -> Mapping[str, Tensor] | None:
+        """Return which entries of the shared parameters a finished task relies on; None without a promise."""
+        return None
+
+    def unit_gates(self, task: int) -> Tensor | None:
+        """Return a finished task's gates over all units; None for methods without unit masks."""
+        return None
+
+    def capacity_now(self) -> dict[str, Any] | None:
+        """Return the share of weights taken so far, the task in progress included."""
+        return None
+
+    def s_now(self) -> float | None:
+        """Return the gate scale at the end of the epoch, for the log."""
+        return None
+
+    # ---- memory
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what finished tasks left in the method, by name."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` returned."""
+
+
+def bits(mask: Tensor) -> Tensor:
+    """Return a boolean tensor as bytes, the form in which it is stored."""
+    return mask.to(torch.uint8)

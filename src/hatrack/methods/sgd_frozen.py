@@ -1,0 +1,39 @@
+"""SGD-F: the network is trained on the first task; afterwards only the new head learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hatrack.methods.base import Method
+
+
+@dataclass
+class SGDFrozen(Method):
+    """Freeze everything but the heads after the first task."""
+
+    name: ClassVar[str] = "sgd-frozen"
+    family: ClassVar[str] = "references"
+    source: ClassVar[str] = "Serrà et al. 2018 (SGD-F)"
+    summary: ClassVar[str] = "the network is frozen after the first task; only heads learn"
+    guarantee: ClassVar[bool] = True
+
+    def trainable(self) -> dict[str, Tensor]:
+        everything = super().trainable()
+        if self.task == 0:
+            return everything
+        return {name: tensor for name, tensor in everything.items() if name.startswith("head/")}
+
+    def train_mode(self) -> None:
+        super().train_mode()
+        if self.task > 0:  # a frozen network does not count new data into its running statistics either
+            for module in self.model.net.modules():
+                if hasattr(module, "running_mean"):
+                    module.eval()
+
+    def relied_on(self, task: int) -> Mapping[str, Tensor]:
+        return {name: torch.ones_like(p, dtype=torch.bool) for name, p in self.model.parameters().items()}

@@ -1,0 +1,111 @@
+"""The user's network with one head a task: how features and logits are computed, with or without gates.
+
+The network itself is never changed: gates go onto its layers' inputs by hooks that last for one forward pass, and
+tensors that a task keeps for itself (batch norm, say) are swapped in by `torch.func.functional_call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from hatrack.errors import HatrackError
+from hatrack.masks.gates import Gating
+from hatrack.masks.trace import trace
+from hatrack.masks.unitmap import UnitMap
+
+
+class Model:
+    """A backbone x → features, its heads, and what each task keeps for itself."""
+
+    def __init__(self, net: nn.Module, device: torch.device) -> None:
+        self.net = net.to(device)
+        self.device = device
+        self.heads: list[nn.Linear] = []
+        self.private: list[dict[str, Tensor]] = []
+        self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
+        self.example: Tensor | None = None
+
+    # ---- what there is
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the network's parameters and buffers by name."""
+        return {**dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the network's trainable parameters by name."""
+        return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+
+    @cached_property
+    def units(self) -> UnitMap:
+        """The unit map, traced when first needed."""
+        if self.example is None:
+            raise HatrackError("the unit map needs one example input: learn a task first.")
+        return trace(self.net, self.example)
+
+    @cached_property
+    def gating(self) -> Gating:
+        """Where gates are applied, from the unit map."""
+        return Gating(self.net, self.units)
+
+    # ---- growing
+
+    def meet(self, example: Tensor) -> None:
+        """Remember one prepared input; the first one is what the unit map is traced with."""
+        if self.example is None:
+            self.example = example[:1].detach().clone()
+        elif self.example.shape[1:] != example.shape[1:]:
+            raise HatrackError(
+                f"this network has learned inputs of shape {tuple(self.example.shape[1:])}; the new task's are "
+                f"{tuple(example.shape[1:])}: bring them to one shape first."
+            )
+
+    def add_task(self, classes: int, generator: torch.Generator, private: Iterable[str] = ()) -> None:
+        """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors named in `private`."""
+        assert self.example is not None
+        training = self.net.training
+        self.net.eval()
+        with torch.no_grad():
+            width = self.net(self.example).flatten(1).shape[1]
+        self.net.train(training)
+        head = nn.Linear(width, classes, device=self.device)
+        with torch.no_grad():
+            bound = (6 / (width + classes)) ** 0.5
+            head.weight.copy_(torch.empty(classes, width).uniform_(-bound, bound, generator=generator))
+            head.bias.zero_()
+        self.heads.append(head)
+        trained = self.parameters()
+        own = {name: self.initial[name].clone() for name in private}
+        self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
+
+    # ---- computing
+
+    def features(
+        self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
+        swapped = {**self.private[task], **(weights or {})}
+        if gates is not None:
+            swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
+        with nullcontext() if gates is None else self.gating.on_inputs(gates):
+            features: Tensor = functional_call(self.net, swapped, (x,)) if swapped else self.net(x)
+        features = features.flatten(1)
+        return features if gates is None else self.gating.features(gates, features)
+
+    def logits(
+        self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Return the logits of a task's own head."""
+        logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
+        return logits
+
+    def reset(self) -> None:
+        """Put the network back to the state in which it was handed over."""
+        with torch.no_grad():
+            for name, tensor in self.tensors().items():
+                tensor.copy_(self.initial[name])

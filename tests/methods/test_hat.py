@@ -1,0 +1,184 @@
+"""HAT's step against an independent re-statement in numpy, float64, for the MLP; and its rules one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hatrack import HAT, Learner, Task
+from hatrack.data.feed import Batch, Feed, Part
+from hatrack.learn.step import Stepper, plain_sgd
+from hatrack.nets import build
+from hatrack.nets.model import Model
+
+S_MAX, C, LR = 400.0, 0.75, 0.05
+
+
+def task(name: str, seed: int, classes: int = 3, n: int = 24) -> Task:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(n, 6)), rng.integers(classes, size=n)
+    y[:classes] = np.arange(classes)
+    return Task(name, (x, y), (x, y), (x, y))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+class Numpy:
+    """HAT on a two-layer perceptron as the paper writes it, gradients derived by hand."""
+
+    def __init__(self, w1, b1, w2, b2, wh, bh, e1, e2) -> None:
+        self.p = {k: v.astype(np.float64).copy() for k, v in locals().items() if k != "self"}
+
+    def step(self, x, y, s, cum1, cum2, first_task: bool, clip: float = 10_000.0) -> None:
+        p = self.p
+        a1, a2 = sigmoid(s * p["e1"]), sigmoid(s * p["e2"])
+        z1 = x @ p["w1"].T + p["b1"]
+        h1 = np.maximum(z1, 0)
+        g1 = h1 * a1
+        z2 = g1 @ p["w2"].T + p["b2"]
+        h2 = np.maximum(z2, 0)
+        g2 = h2 * a2
+        logits = g2 @ p["wh"].T + p["bh"]
+        prob = np.exp(logits - logits.max(1, keepdims=True))
+        prob /= prob.sum(1, keepdims=True)
+        d = prob.copy()
+        d[np.arange(len(y)), y] -= 1
+        d /= len(y)
+        free = (1 - cum1).sum() + (1 - cum2).sum()
+        grad = {"wh": d.T @ g2, "bh": d.sum(0)}
+        dg2 = d @ p["wh"]
+        da2 = (dg2 * h2).sum(0) + (C * (1 - cum2) / free if free > 0 else 0)
+        dz2 = dg2 * a2 * (z2 > 0)
+        grad |= {"w2": dz2.T @ g1, "b2": dz2.sum(0)}
+        dg1 = dz2 @ p["w2"]
+        da1 = (dg1 * h1).sum(0) + (C * (1 - cum1) / free if free > 0 else 0)
+        dz1 = dg1 * a1 * (z1 > 0)
+        grad |= {"w1": dz1.T @ x, "b1": dz1.sum(0)}
+        grad |= {"e1": da1 * s * a1 * (1 - a1), "e2": da2 * s * a2 * (1 - a2)}
+        if not first_task:
+            grad["w1"] *= (1 - cum1)[:, None]
+            grad["b1"] *= 1 - cum1
+            grad["w2"] *= 1 - np.minimum(cum2[:, None], cum1[None, :])
+            grad["b2"] *= 1 - cum2
+        for k in ("e1", "e2"):
+            scaled = np.clip(s * p[k], -50, 50)
+            grad[k] *= S_MAX * (np.cosh(scaled) + 1) / (s * (np.cosh(p[k]) + 1))
+        norm = np.sqrt(sum((g**2).sum() for g in grad.values()))
+        scale = min(1.0, clip / (norm + 1e-6))
+        for k in p:
+            p[k] -= LR * scale * grad[k]
+        for k in ("e1", "e2"):
+            p[k] = np.clip(p[k], -6, 6)
+
+
+def prepared(method: HAT, masks: list[torch.Tensor]) -> tuple[HAT, Model, Feed]:
+    """A float64 model with `masks` as finished tasks, ready for the next one."""
+    net = build("mlp", (6,), widths=(5, 4), dropout=0.0, input_dropout=0.0).double()
+    for layer in (net.fc1, net.fc2):
+        torch.nn.init.normal_(layer.bias, generator=torch.Generator().manual_seed(9))
+    model = Model(net, torch.device("cpu"))
+    model.meet(torch.zeros(1, 6, dtype=torch.float64))
+    method.attach(model)
+    method.masks = list(masks)
+    for _ in range(len(masks) + 1):
+        model.add_task(3, torch.Generator().manual_seed(1))
+        model.heads[-1].double()
+    t = task("t", 5)
+    feed = Feed([Part(len(masks), t.train, t.inputs)], torch.device("cpu"))
+    method.begin_task(len(masks), feed, torch.Generator().manual_seed(2))
+    method.embedding.data = method.embedding.data.double()
+    method.taken = method.taken.double()
+    method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()
+    return method, model, feed
+
+
+@pytest.mark.parametrize("first_task", [True, False])
+@pytest.mark.parametrize("clip", [10_000.0, 0.5], ids=["unclipped", "clipped"])
+@pytest.mark.parametrize("hard", [True, False])
+def test_twelve_steps_equal_the_numpy_restatement(first_task: bool, clip: float, hard: bool) -> None:
+    rng = np.random.default_rng(0)
+    soft = torch.from_numpy(rng.uniform(size=9))
+    masks = [] if first_task else [soft > 0.5 if hard else soft]
+    method, model, _ = prepared(HAT(s_max=S_MAX, c=C, lr=LR, clip=clip, hard=hard), masks)
+    if masks:  # the lock and the taken units in float64, as the oracle has them
+        method.taken = masks[0].double()
+        from hatrack.masks.lock import Lock
+
+        method.lock = Lock(model.parameters(), model.units.used(method.taken))
+    net, head = model.net, model.heads[-1]
+    cum = np.zeros(9) if first_task else masks[0].double().numpy()
+    start = [t.detach().numpy().copy() for t in (net.fc1.weight, net.fc1.bias, net.fc2.weight, net.fc2.bias, head.weight, head.bias)]
+    e = method.embedding.detach().numpy()
+    oracle = Numpy(*start, e[:5], e[5:])
+    stepper = Stepper(method, plain_sgd(list(method.trainable().values()), LR))
+    steps = 12
+    method.train_mode()
+    method.clock.start(steps)
+    for b in range(steps):
+        x, y = rng.normal(size=(8, 6)), rng.integers(3, size=8)
+        stepper.step(Batch(torch.from_numpy(x), torch.from_numpy(y)))
+        method.clock.advance()
+        s = 1 / S_MAX + (S_MAX - 1 / S_MAX) * b / (steps - 1)
+        oracle.step(x, y, s, cum[:5], cum[5:], first_task, clip)
+    got = {
+        "w1": net.fc1.weight, "b1": net.fc1.bias, "w2": net.fc2.weight, "b2": net.fc2.bias,
+        "wh": head.weight, "bh": head.bias, "e1": method.embedding[:5], "e2": method.embedding[5:],
+    }  # fmt: skip
+    for name, value in got.items():
+        np.testing.assert_allclose(value.detach().numpy(), oracle.p[name], rtol=1e-7, atol=1e-9, err_msg=name)
+    assert np.abs(oracle.p["w2"] - start[2]).max() > 1e-4  # something was learned
+
+
+def test_embeddings_start_normal_and_stay_within_six() -> None:
+    method, _, _ = prepared(HAT(), [])
+    many = torch.randn(9, generator=torch.Generator().manual_seed(2))
+    assert torch.allclose(method.embedding.float(), many)
+    method.embedding.data.fill_(9.0)
+    method.after_step()
+    assert float(method.embedding.detach().abs().max()) == 6.0
+
+
+def test_cumulative_mask_is_the_elementwise_max() -> None:
+    soft = [torch.tensor([0.1, 0.9, 0.5, 0.2, 0.0, 1.0, 0.3, 0.4, 0.6]), torch.linspace(0, 1, 9)]
+    method, _, _ = prepared(HAT(hard=False), [s.double() for s in soft])
+    np.testing.assert_allclose(method._taken().numpy(), np.maximum(soft[0].numpy(), soft[1].numpy()), rtol=1e-6)
+
+
+def test_validation_loss_includes_the_regulariser_at_s_max() -> None:
+    method, model, _ = prepared(HAT(c=2.0), [torch.arange(9) % 2 == 0])
+    logits, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
+    z = logits.numpy()
+    cross = -(z[np.arange(6), y.numpy()] - np.log(np.exp(z).sum(1))).mean()
+    e, taken = method.embedding.detach().numpy(), (np.arange(9) % 2 == 0).astype(float)
+    r = (sigmoid(400 * e) * (1 - taken)).sum() / (1 - taken).sum()
+    assert float(method.valid_loss(logits, y).detach()) == pytest.approx(cross + 2.0 * r, rel=1e-9)
+
+
+def test_gates_are_exactly_binary_when_a_task_ends_and_soft_on_request() -> None:
+    for hard in (True, False):
+        method, _, feed = prepared(HAT(hard=hard, s_max=50), [])
+        e = method.embedding.detach().numpy().copy()
+        method.end_task(feed)
+        expected = e > 0 if hard else sigmoid(50 * e)
+        np.testing.assert_allclose(method.unit_gates(0).numpy(), expected, rtol=1e-9)
+        assert (method.unit_gates(0).dtype == torch.bool) == hard
+
+
+def test_old_logits_are_bit_identical_with_hard_gates_and_drift_with_soft_ones() -> None:
+    tasks = [task(f"t{i}", i) for i in range(3)]
+    for hard, s_max in ((True, 400.0), (False, 5.0)):
+        torch.manual_seed(0)
+        learner = Learner(build("mlp", (6,), widths=(12, 10)), HAT(hard=hard, s_max=s_max), epochs=6, batch_size=8)
+        learner.learn(tasks[0])
+        x = torch.randn(40, 6)
+        before = learner.predict(x, "t0")
+        for t in tasks[1:]:
+            learner.learn(t)
+        same = torch.equal(learner.predict(x, 0).view(torch.int32), before.view(torch.int32))
+        assert same == hard
+        verdict = learner.verify()
+        assert verdict.ok == hard
+        assert ("CHANGED" in str(verdict)) != hard
