@@ -1,0 +1,38 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# torch first and alone: a later package must not pull another build of it.
+TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+
+.PHONY: run test test-slow check bench clean
+
+$(BIN)/hatrack: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(BIN)/hatrack
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+run: $(BIN)/hatrack
+	$(BIN)/hatrack run
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(BIN)/hatrack
+	$(BIN)/hatrack bench step
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

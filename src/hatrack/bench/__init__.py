@@ -1,0 +1,1 @@
+"""Speed, measured: both sides of every ratio in one run, interleaved."""

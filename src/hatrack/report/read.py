@@ -1,0 +1,242 @@
+"""Reads a run's folder into one typed object, and says in one line what is wrong with it and what to do."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hatrack.errors import HatrackError
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+
+class TaskFacts(_Record):
+    """What the run knew of one task; a part that does not exist has no count."""
+
+    name: str
+    classes: int = Field(ge=1)
+    train: int | None = None
+    valid: int | None = None
+    test: int | None = None
+
+
+class Capacity(_Record):
+    """Share of the weights in use after a task, in all and layer by layer."""
+
+    total: float
+    layers: dict[str, float]
+
+
+class Epoch(_Record):
+    """One line of metrics.jsonl; what the method has no value for is None."""
+
+    task: int = Field(ge=0)
+    epoch: int = Field(ge=1)
+    train_loss: float | None = None
+    valid_loss: float | None = None
+    valid_accuracy: float | None = None
+    lr: float | None = None
+    capacity: float | None = None
+
+
+class Spec(_Record):
+    """The part of the spec that names a run."""
+
+    method: str
+    benchmark: str
+    net: str
+    seed: int
+
+
+class Result(_Record):
+    """result.json, schema 1."""
+
+    format: Literal[1] = Field(alias="schema")
+    hatrack: str
+    spec: Spec
+    tasks: list[TaskFacts] = Field(min_length=1)
+    accuracy: list[list[float | None]]
+    metrics: dict[str, Any]
+    capacity: list[Capacity] | None = None
+    reuse: list[list[float | None]] | None = None
+    guarantee: bool = False
+    parameters: int | None = None
+    seconds: float | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a run wrote and a report shows.
+
+    `accuracy[t, i]`: test accuracy on task i after learning task t. `reuse[i, j]`: share of the weights used
+    by task i that task j uses again. Both hold NaN where there is no value. `masks[site][t, u]`: gate of unit
+    u for task t.
+    """
+
+    result: Result
+    settings: dict[str, Any]
+    accuracy: Floats
+    reuse: Floats | None
+    epochs: list[Epoch]
+    masks: dict[str, Floats] | None
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks' names, in the order they were learned."""
+        return [task.name for task in self.result.tasks]
+
+
+def read(folder: Path) -> Run:
+    """Read and check the files of a finished run."""
+    if not folder.is_dir():
+        raise HatrackError(f"{folder} is not a run folder; give the folder that `hatrack run` wrote.")
+    result = _result(folder / "result.json")
+    count = len(result.tasks)
+    masks = folder / "masks.safetensors"
+    layers = list(result.capacity[0].layers) if result.capacity else []
+    return Run(
+        result=result,
+        settings=_settings(folder / "spec.toml"),
+        accuracy=_accuracy(result.accuracy, count, folder / "result.json"),
+        reuse=None if result.reuse is None else _square(result.reuse, count, folder / "result.json"),
+        epochs=_epochs(folder / "metrics.jsonl", count),
+        masks=_masks(masks, count, layers) if masks.exists() else None,
+    )
+
+
+def _text(path: Path, remedy: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise HatrackError(f"{path} does not exist; {remedy}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise HatrackError(f"{path} cannot be read ({_line(error)}); {remedy}.") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+_Model = TypeVar("_Model", bound=_Record)
+
+
+def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        message = f"{place}: {first['msg']}" if place else first["msg"]
+        raise HatrackError(f"{where} is broken ({message}); {remedy}.") from None
+
+
+AGAIN = "run it again with `hatrack run` into a new folder"
+
+
+def _result(path: Path) -> Result:
+    if not path.exists():
+        raise HatrackError(f"{path} does not exist: the run has not finished; finish it with `hatrack resume`.")
+    result = _parse(Result, _text(path, AGAIN), str(path), AGAIN)
+    if result.capacity is not None and len(result.capacity) != len(result.tasks):
+        got, tasks = len(result.capacity), len(result.tasks)
+        raise HatrackError(f"{path} is broken (capacity: expected {tasks} entries, got {got}); {AGAIN}.")
+    return result
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    text = _text(path, AGAIN)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise HatrackError(f"{path} is broken ({_line(error)}); {AGAIN}.") from None
+
+
+def _accuracy(rows: list[list[float | None]], count: int, path: Path) -> Floats:
+    lengths = [len(row) for row in rows]
+    if lengths != list(range(1, count + 1)):
+        raise HatrackError(
+            f"{path} is broken (accuracy: row t must hold tasks 1..t for each of {count} tasks, "
+            f"its rows hold {lengths}); {AGAIN}."
+        )
+    return _filled(rows, count)
+
+
+def _square(rows: list[list[float | None]], count: int, path: Path) -> Floats:
+    lengths = [len(row) for row in rows]
+    if lengths != [count] * count:
+        raise HatrackError(
+            f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {AGAIN}."
+        )
+    return _filled(rows, count)
+
+
+def _filled(rows: list[list[float | None]], count: int) -> Floats:
+    table = np.full((count, count), np.nan)
+    for i, row in enumerate(rows):
+        table[i, : len(row)] = [np.nan if value is None else value for value in row]
+    return table
+
+
+def _epochs(path: Path, count: int) -> list[Epoch]:
+    """Return the epochs in order; of an epoch that was recorded twice, the later record counts."""
+    latest: dict[tuple[int, int], Epoch] = {}
+    for number, line in enumerate(_text(path, AGAIN).splitlines(), start=1):
+        where = f"{path}, line {number},"
+        if _parse(_Event, line, where, AGAIN).event != "epoch":
+            continue
+        epoch = _parse(Epoch, line, where, AGAIN)
+        if epoch.task >= count:
+            raise HatrackError(f"{where} is of task {epoch.task}, but result.json has {count} tasks; {AGAIN}.")
+        latest[epoch.task, epoch.epoch] = epoch
+    return [latest[key] for key in sorted(latest)]
+
+
+class _Event(_Record):
+    event: str
+
+
+def _masks(path: Path, count: int, layers: list[str]) -> dict[str, Floats]:
+    """Return the gates of each site, tasks by units; sites in the network's order where it is known."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        stored: dict[str, NDArray[Any]] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise HatrackError(f"{path} cannot be read ({_line(error)}); {AGAIN}.") from None
+    by_site: dict[str, dict[int, NDArray[Any]]] = {}
+    for key, gate in stored.items():
+        task, slash, site = key.partition("/")
+        if not (task.isdecimal() and slash and site) or gate.ndim != 1:
+            raise HatrackError(f"{path} is broken (expected 1-D '<task>/<site>', got {key!r} {gate.shape}); {AGAIN}.")
+        by_site.setdefault(site, {})[int(task)] = gate
+    rank = {name: place for place, name in enumerate(layers)}
+    ordered = sorted(by_site, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
+    return {site: _stacked(path, site, by_site[site], count) for site in ordered}
+
+
+def _stacked(path: Path, site: str, gates: dict[int, NDArray[Any]], count: int) -> Floats:
+    if sorted(gates) != list(range(count)) or len({gate.size for gate in gates.values()}) != 1:
+        sizes = {task: gates[task].size for task in sorted(gates)}
+        raise HatrackError(
+            f"{path} is broken (site {site!r}: expected equally many units for each of {count} tasks, "
+            f"got {sizes}); {AGAIN}."
+        )
+    return np.stack([gates[task].astype(np.float64) for task in range(count)])
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort key under which fc10 comes after fc9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from hatrack.report import figure as fig
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gap", "placed"),
+    [
+        ([], 0.1, []),
+        ([0.3], 0.1, [0.3]),
+        ([0.2, 0.8], 0.1, [0.2, 0.8]),
+        ([0.5, 0.5], 0.1, [0.55, 0.45]),
+        ([0.5, 0.5, 0.5], 0.2, [0.7, 0.5, 0.3]),
+        ([1.0, 1.0], 0.1, [1.0, 0.9]),
+        ([0.0, 0.02], 0.1, [0.0, 0.1]),
+        ([0.5, 0.5, 0.5], 0.9, [1.0, 0.5, 0.0]),
+        ([0.10, 0.52, 0.48], 0.1, [0.10, 0.55, 0.45]),
+    ],
+)
+def test_spread(wanted: list[float], gap: float, placed: list[float]) -> None:
+    assert fig.spread(wanted, gap) == pytest.approx(placed)
+
+
+def test_spread_keeps_order_distance_and_bounds() -> None:
+    rng = np.random.default_rng(0)
+    for count in range(2, 22):
+        wanted = np.round(rng.random(count) ** 3, 1).tolist()
+        placed = fig.spread(wanted, 0.04)
+        low_to_high = sorted(range(count), key=lambda i: placed[i])
+        assert all(placed[b] - placed[a] > 0.04 - 1e-9 for a, b in pairwise(low_to_high))
+        assert all(wanted[b] >= wanted[a] for a, b in pairwise(low_to_high))
+        assert min(placed) >= 0
+        assert max(placed) <= 1 + 1e-9
+
+
+def test_short() -> None:
+    assert fig.short("digits 0-1") == "digits 0-1"
+    assert fig.short("two\n lines\there") == "two lines here"
+    assert fig.short("a very long name indeed", 12) == "a very long…"
+
+
+@pytest.mark.parametrize(
+    ("background", "ink"),
+    [("#143552", "white"), ("#24587f", "white"), ("#b5d0df", fig.INK), ("#ffffff", fig.INK)],
+)
+def test_readable_on(background: str, ink: str) -> None:
+    assert fig.readable_on(matplotlib.colors.to_rgb(background)) == ink
+
+
+def test_blocks_repeats_cells_whole() -> None:
+    grown = fig.blocks(np.array([[0.0, 0.2, 1.0]]), (4, 10))
+    assert grown.shape == (4, 12)
+    assert grown[2].tolist() == [0] * 4 + [51] * 4 + [255] * 4
+
+
+def _write(text: str) -> str:
+    def paint(figure: Figure) -> None:
+        figure.add_subplot().set_title(text)
+
+    return fig.draw("A <plot>", 3, 2, paint)
+
+
+def test_text_is_escaped_text_and_never_mathematics() -> None:
+    svg = _write("<b>$x^2$ & $y")
+    assert "&lt;b&gt;$x^2$ &amp; $y" in svg
+    assert 'aria-label="A &lt;plot&gt;"' in svg
+
+
+def test_letters_that_matplotlib_cannot_draw_are_left_to_the_browser() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "数字" in _write("数字")
+
+
+def test_svg_is_fit_for_a_page() -> None:
+    svg = _write("x")
+    assert svg.startswith("<svg ")
+    assert svg.endswith("</svg>")
+    for unwanted in ("<?xml", "<!DOCTYPE", "<style", "<metadata", '<g id="', "Matplotlib"):
+        assert unwanted not in svg
+
+
+def test_the_users_configuration_changes_nothing_and_is_left_alone() -> None:
+    plain = _write("x")
+    with matplotlib.rc_context({"axes.facecolor": "red", "font.size": 30, "text.usetex": False}):
+        assert _write("x") == plain
+        assert matplotlib.rcParams["font.size"] == 30

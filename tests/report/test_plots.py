@@ -1,0 +1,166 @@
+"""Pictures are checked by what a reader would see: the pixels inside the SVG, and its text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from numpy.typing import NDArray
+from PIL import Image
+
+from hatrack.report import figure as fig
+from hatrack.report import plots
+from hatrack.report.read import Epoch
+
+
+def _cells(svg: str, rows: int, columns: int) -> NDArray[np.float64]:
+    """Return the colour in the middle of each cell of the SVG's first image, as RGBA in 0..1."""
+    found = re.search(r'<image [^>]*?href="data:image/png;base64,\s*([^"]+)"', svg)
+    assert found
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA")) / 255
+    height, width = pixels.shape[0] / rows, pixels.shape[1] / columns
+    down = ((np.arange(rows) + 0.5) * height).astype(int)
+    across = ((np.arange(columns) + 0.5) * width).astype(int)
+    return np.asarray(pixels[down][:, across])
+
+
+def _texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def _names(count: int) -> list[str]:
+    return [f"task {chr(97 + i % 26)}" for i in range(count)]
+
+
+def test_masks_are_coloured_by_new_reused_held_and_free() -> None:
+    gates = np.array([[0, 1, 1, 0, 0], [0, 1, 0, 1, 0], [0, 1, 0, 0, 0.4]])
+    # By first use, and within a task the more used first: units 1, 2, 3, then those never used: 0, 4
+    expected = [
+        [fig.NEW, fig.NEW, fig.FREE, fig.FREE, fig.FREE],
+        [fig.REUSED, fig.HELD, fig.NEW, fig.FREE, fig.FREE],
+        [fig.REUSED, fig.HELD, fig.HELD, fig.FREE, fig.FREE],
+    ]
+    svg = plots.unit_masks("fc1", _names(3), gates)
+    wanted = [[to_rgb(colour) for colour in row] for row in expected]
+    np.testing.assert_allclose(_cells(svg, 3, 5)[..., :3], wanted, atol=1 / 255)
+    texts = _texts(svg)
+    assert texts[texts.index("new") + 1 :][:3] == ["2", "1", "0"]
+    assert texts[texts.index("reused") + 1 :][:3] == ["0", "1", "1"]
+
+
+def test_units_of_a_wide_site_share_columns() -> None:
+    gates = np.zeros((100, 2500))
+    gates[0, :1501] = 1  # 834 columns of 3 units each; the last unit shares its column with two free ones
+    row = _cells(plots.unit_masks("fc1", _names(100), gates), 100, 834)[0, :, :3]
+    new, free = np.array(to_rgb(fig.NEW)), np.array(to_rgb(fig.FREE))
+    np.testing.assert_allclose(row[:500], np.tile(new, (500, 1)), atol=1 / 255)
+    np.testing.assert_allclose(row[500], (new + 2 * free) / 3, atol=1 / 255)
+    np.testing.assert_allclose(row[501:], np.tile(free, (333, 1)), atol=1 / 255)
+
+
+def _staircase(count: int, low: float, high: float) -> NDArray[np.float64]:
+    table = np.linspace(low, high, count * count).reshape(count, count)
+    table[np.triu_indices(count, 1)] = np.nan
+    return table
+
+
+def test_matrix_is_darker_where_better_and_clear_where_nothing_was_measured() -> None:
+    svg = plots.accuracy_matrix(_names(3), _staircase(3, 0.5, 1.0), chance=0.5)
+    cells = _cells(svg, 3, 3)
+    assert (cells[..., 3] == np.tril(np.ones((3, 3)))).all()
+    brightness = cells[..., :3].sum(axis=-1)[np.tril_indices(3)]
+    assert (np.diff(brightness) < 0).all()
+    np.testing.assert_allclose(cells[0, 0], fig.SHARE(0.0), atol=1 / 255)
+    np.testing.assert_allclose(cells[2, 2], fig.SHARE(1.0), atol=1 / 255)
+
+
+def test_matrix_starts_at_chance_or_below_it_where_accuracy_is_lower() -> None:
+    fair = plots.accuracy_matrix(["a"], np.array([[0.55]]), chance=0.1)
+    np.testing.assert_allclose(_cells(fair, 1, 1)[0, 0], fig.SHARE(0.5), atol=2 / 255)
+    low = plots.accuracy_matrix(["a"], np.array([[0.2]]), chance=0.5)
+    np.testing.assert_allclose(_cells(low, 1, 1)[0, 0], fig.SHARE(0.0), atol=1 / 255)
+
+
+@pytest.mark.parametrize(("count", "figures"), [(1, 1), (20, 210), (21, 0)])
+def test_cells_hold_figures_up_to_twenty_tasks(count: int, figures: int) -> None:
+    svg = plots.accuracy_matrix(_names(count), _staircase(count, 0.711, 0.987), chance=0.5)
+    assert sum(bool(re.fullmatch(r"\d\d\.\d", text)) for text in _texts(svg)) == figures
+
+
+def test_matrix_says_100_only_of_what_is_exact() -> None:
+    texts = _texts(plots.accuracy_matrix(_names(2), np.array([[1.0, np.nan], [0.9999, 0.5]]), 0.5))
+    assert texts.count("100") == 1
+    assert texts.count("100.0") == 1
+
+
+def test_reuse_fills_the_upper_half() -> None:
+    table = np.full((3, 3), np.nan)
+    table[np.triu_indices(3, 1)] = 0.0, 0.5, 1.0
+    cells = _cells(plots.reuse_matrix(_names(3), table), 3, 3)
+    assert (cells[..., 3] == np.triu(np.ones((3, 3)), 1)).all()
+    np.testing.assert_allclose(cells[0, 2], fig.SHARE(0.5), atol=2 / 255)
+
+
+def test_lines_are_named_up_to_twenty_and_counted_above() -> None:
+    few = _texts(plots.accuracy_over_tasks(_names(20), _staircase(20, 0.5, 1.0)))
+    assert {"1 · task a", "20 · task t", "average"} <= set(few)
+    many = _texts(plots.accuracy_over_tasks(_names(21), _staircase(21, 0.5, 1.0)))
+    assert "task, first to last" in many
+    assert "1 · task a" not in many
+
+
+def _points(svg: str, colour: str) -> NDArray[np.float64]:
+    """Return the corners of the first line drawn in `colour`."""
+    found = re.search(rf'<path d="([^"]+)"[^>]*style="fill: none; [^"]*stroke: {colour};', svg)
+    assert found
+    return np.array(re.findall(r"[ML] (\S+) (\S+)", found[1]), np.float64)
+
+
+def test_average_counts_only_what_was_measured() -> None:
+    accuracy = np.array([[0.8, np.nan, np.nan], [0.8, np.nan, np.nan], [0.6, np.nan, 1.0]])
+    heights = _points(plots.accuracy_over_tasks(_names(3), accuracy), fig.INK)[:, 1]
+    np.testing.assert_allclose(heights, heights[0], atol=1e-6)  # 0.8, 0.8 and (0.6 + 1.0)/2
+
+
+def test_capacity_is_drawn_to_scale() -> None:
+    svg = plots.capacity_over_tasks([0.2, 0.4, 1.0], {"fc1": [0.2, 0.4, 1.0]})
+    x, y = _points(svg, fig.INK).T
+    assert np.diff(x)[0] == pytest.approx(np.diff(x)[1])
+    assert (y[0] - y[2]) == pytest.approx(4 * (y[0] - y[1]), rel=1e-4)
+    assert {"fc1", "all layers", "100 %", "0 %"} <= set(_texts(svg))
+
+
+def _epochs(counts: list[int], **fields: float | None) -> list[Epoch]:
+    return [Epoch(task=t, epoch=e + 1, **fields) for t, n in enumerate(counts) for e in range(n)]
+
+
+def test_training_has_a_panel_for_each_quantity_that_was_recorded() -> None:
+    texts = _texts(plots.training_curves(_names(2), _epochs([3, 4], train_loss=0.5, lr=0.05)))
+    assert "loss" in texts
+    assert "rate" in texts
+    assert "accuracy" not in texts
+    assert "0.05" in texts
+    assert {"task a", "task b"} <= set(texts)
+    assert "validation" not in texts
+
+
+def test_training_without_any_value_is_no_picture() -> None:
+    assert plots.training_curves(["a"], []) == ""
+    assert plots.training_curves(["a"], _epochs([3])) == ""
+
+
+def test_training_breaks_the_line_between_tasks_and_numbers_crowded_ones() -> None:
+    svg = plots.training_curves(_names(30), _epochs([2] * 30, valid_accuracy=0.9))
+    assert len(re.findall(rf"stroke: {fig.REUSED};", svg)) == 30
+    texts = _texts(svg)
+    assert "task a" not in texts
+    assert {"1", "17", "30"} <= set(texts)
+
+
+def test_training_survives_a_loss_that_blew_up() -> None:
+    epochs = [*_epochs([1], train_loss=0.5), Epoch(task=1, epoch=1, train_loss=float("inf"))]
+    assert "loss" in _texts(plots.training_curves(_names(2), epochs))
