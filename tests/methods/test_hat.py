@@ -112,7 +112,10 @@ def test_twelve_steps_equal_the_numpy_restatement(first_task: bool, clip: float,
         method.lock = Lock(model.parameters(), model.units.used(method.taken))
     net, head = model.net, model.heads[-1]
     cum = np.zeros(9) if first_task else masks[0].double().numpy()
-    start = [t.detach().numpy().copy() for t in (net.fc1.weight, net.fc1.bias, net.fc2.weight, net.fc2.bias, head.weight, head.bias)]
+    start = [
+        t.detach().numpy().copy()
+        for t in (net.fc1.weight, net.fc1.bias, net.fc2.weight, net.fc2.bias, head.weight, head.bias)
+    ]
     e = method.embedding.detach().numpy()
     oracle = Numpy(*start, e[:5], e[5:])
     stepper = Stepper(method, plain_sgd(list(method.trainable().values()), LR))
@@ -184,3 +187,82 @@ def test_old_logits_are_bit_identical_with_hard_gates_and_drift_with_soft_ones()
         verdict = learner.verify()
         assert verdict.ok == hard
         assert ("CHANGED" in str(verdict)) != hard
+
+
+def published_alexnet_step(p: dict[str, torch.Tensor], x, y, s: float, cum: dict[str, torch.Tensor]) -> None:
+    """One HAT step on the AlexNet-like net, written out layer by layer as the paper describes it (no dropout)."""
+    fn, names = torch.nn.functional, ("conv1", "conv2", "conv3", "fc1", "fc2")
+    leaves = {k: v.detach().clone().requires_grad_() for k, v in p.items()}
+    a = {n: 1 / (1 + torch.exp(-s * leaves[f"e.{n}"])) for n in names}
+    h = x
+    for n in names[:3]:
+        h = (
+            fn.max_pool2d(fn.relu(fn.conv2d(h, leaves[f"{n}.weight"], leaves[f"{n}.bias"])), 2)
+            * a[n][None, :, None, None]
+        )
+    h = h.reshape(len(x), -1)
+    for n in names[3:]:
+        h = fn.relu(h @ leaves[f"{n}.weight"].T + leaves[f"{n}.bias"]) * a[n]
+    logits = h @ leaves["head.weight"].T + leaves["head.bias"]
+    free = sum((1 - cum[n]).sum() for n in names)
+    r = sum((a[n] * (1 - cum[n])).sum() for n in names) / free
+    loss = (torch.logsumexp(logits, 1) - logits[torch.arange(len(y)), y]).mean() + C * r
+    grads = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+    below: torch.Tensor | None = None
+    for n in names:
+        weight = grads[f"{n}.weight"]
+        for i in range(weight.shape[0]):
+            for j in range(weight.shape[1]):
+                lock = cum[n][i] if below is None else min(cum[n][i], below[j])
+                weight[i, j] *= 1 - lock
+        grads[f"{n}.bias"] *= 1 - cum[n]
+        below = cum[n].repeat_interleave(4) if n == "conv3" else cum[n]
+        e, q = p[f"e.{n}"], grads[f"e.{n}"]
+        grads[f"e.{n}"] = q * S_MAX * (torch.cosh((s * e).clamp(-50, 50)) + 1) / (s * (torch.cosh(e) + 1))
+    norm = torch.sqrt(sum((g**2).sum() for g in grads.values()))
+    scale = min(1.0, 10_000 / (float(norm) + 1e-6))
+    for k, g in grads.items():
+        p[k] -= LR * scale * g
+        if k.startswith("e."):
+            p[k].clamp_(-6, 6)
+
+
+def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
+    torch.manual_seed(0)
+    net = build("alexnet", (3, 32, 32), width=6, dropout_early=0.0, dropout_late=0.0).double()
+    model, method = Model(net, torch.device("cpu")), HAT(s_max=S_MAX, c=C, lr=LR, hard=False)
+    model.meet(torch.zeros(1, 3, 32, 32, dtype=torch.float64))
+    method.attach(model)
+    method.masks = [torch.rand(model.units.size, dtype=torch.float64)]
+    for _ in range(2):
+        model.add_task(3, torch.Generator().manual_seed(1))
+        model.heads[-1].double()
+    t = task("t", 5)
+    method.begin_task(1, Feed([Part(1, t.train, t.inputs)], torch.device("cpu")), torch.Generator().manual_seed(2))
+    # small enough that 1 − σ(s·e) keeps its digits: the compensation would amplify rounding, on both sides
+    method.embedding.data = method.embedding.data.double() * 0.01
+    method.taken = method.masks[0]
+    from hatrack.masks.lock import Lock
+
+    method.lock = Lock(model.parameters(), model.units.used(method.taken))
+    method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()
+    parts = {site.name: slice(site.start, site.start + site.size) for site in model.units.sites}
+    oracle = {name: p.detach().clone() for name, p in net.named_parameters()}
+    oracle |= {"head.weight": model.heads[1].weight.detach().clone(), "head.bias": model.heads[1].bias.detach().clone()}
+    oracle |= {f"e.{n}": method.embedding.detach()[part].clone() for n, part in parts.items()}
+    start = {k: v.clone() for k, v in oracle.items()}
+    cum = {n: method.masks[0][part] for n, part in parts.items()}
+    stepper = Stepper(method, plain_sgd(list(method.trainable().values()), LR))
+    method.train_mode()
+    method.clock.start(3)
+    for b in range(3):
+        x, y = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+        stepper.step(Batch(x, y))
+        method.clock.advance()
+        published_alexnet_step(oracle, x, y, 1 / S_MAX + (S_MAX - 1 / S_MAX) * b / 2, cum)
+    for name, p in net.named_parameters():
+        np.testing.assert_allclose(p.detach().numpy(), oracle[name].numpy(), rtol=1e-6, atol=1e-10, err_msg=name)
+        assert not torch.equal(oracle[name], start[name]), name
+    for n, part in parts.items():
+        got = method.embedding.detach()[part].numpy()
+        np.testing.assert_allclose(got, oracle[f"e.{n}"].numpy(), rtol=1e-6, atol=1e-10, err_msg=n)

@@ -29,6 +29,7 @@ from hatrack.learn import proof
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
+from hatrack.nets.model import new_head
 
 if TYPE_CHECKING:
     from hatrack.learn.fit import Fit
@@ -183,7 +184,7 @@ def _load(
     for t, about in enumerate(page["tasks"]):
         held = {**done, **live}
         weight = held[f"head/{t}/weight"]
-        head = nn.Linear(weight.shape[1], weight.shape[0], device=model.device)
+        head = new_head(weight.shape[1], weight.shape[0], model.device)
         _fill(dict(head.named_parameters()), _under(held, f"head/{t}/"), f"head {t}")
         model.heads.append(head)
         own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{t}/").items()}

@@ -73,7 +73,7 @@ class Model:
         with torch.no_grad():
             width = self.net(self.example).flatten(1).shape[1]
         self.net.train(training)
-        head = nn.Linear(width, classes, device=self.device)
+        head = new_head(width, classes, self.device)
         with torch.no_grad():
             bound = (6 / (width + classes)) ** 0.5
             head.weight.copy_(torch.empty(classes, width).uniform_(-bound, bound, generator=generator))
@@ -109,3 +109,8 @@ class Model:
         with torch.no_grad():
             for name, tensor in self.tensors().items():
                 tensor.copy_(self.initial[name])
+
+
+def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:
+    """Return a linear layer with memory but no values yet, so that no caller's random numbers are used up."""
+    return nn.utils.skip_init(nn.Linear, width, classes, device=device)

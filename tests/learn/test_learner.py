@@ -1,0 +1,225 @@
+"""The learner as a user meets it: learn, predict, save, load, verify, and its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import hatrack
+from hatrack import HAT, HatrackError, Learner, Task
+from hatrack.learn.fit import Epoch
+from hatrack.learn.state import verify
+from hatrack.methods import METHODS
+from hatrack.nets import build
+
+SHAPE = (1, 8, 8)
+
+
+def net(seed: int = 0) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return build("mlp", SHAPE, widths=(40, 30), dropout=0.2, input_dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Task]:
+    return hatrack.tasks("split-digits", seed=0)[:3]
+
+
+def bits(t: torch.Tensor) -> torch.Tensor:
+    return t.detach().contiguous().view(torch.int32)
+
+
+def test_learns_real_digits_and_answers_by_name_and_number(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), epochs=25, seed=0)
+    epochs: list[Epoch] = []
+    for task in tasks[:2]:
+        learner.learn(task, on_epoch=epochs.append)
+    assert learner.finished == 2
+    assert [e.epoch for e in epochs[:3]] == [1, 2, 3]
+    assert all(learner.evaluate(t, i) > 0.9 for i, t in enumerate(tasks[:2]))
+    x = tasks[0].test.first(7)
+    assert torch.equal(learner.predict(x, "digits 0-1"), learner.predict(x, 0))
+    assert learner.predict(x.numpy(), 1).shape == (7, 2)
+    assert learner.verify().ok
+
+
+def test_the_best_epoch_is_what_remains(tasks: list[Task]) -> None:
+    learner, seen = Learner(net(), METHODS["sgd"](), epochs=12, seed=1), {}
+    best: list[Epoch] = []
+
+    def keep(epoch: Epoch) -> None:
+        if epoch.best:
+            seen.clear()
+            seen.update({n: p.detach().clone() for n, p in learner.model.net.named_parameters()})
+            best.append(epoch)
+
+    learner.learn(tasks[0], on_epoch=keep)
+    assert all(torch.equal(p, seen[n]) for n, p in learner.model.net.named_parameters())
+    losses = [e.valid_loss for e in best]
+    assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["hat", "sgd", "sgd-frozen", "sgd-restart", "joint", "random"])
+def test_saved_and_loaded_learners_agree_bit_for_bit(name: str, tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), METHODS[name](), epochs=3, seed=0)
+    for task in tasks[:2]:
+        learner.learn(task)
+    learner.save(tmp_path)
+    loaded = hatrack.load(tmp_path, net(seed=5))
+    x = tasks[0].test.first(20)
+    for t in range(2):
+        assert torch.equal(bits(learner.predict(x, t)), bits(loaded.predict(x, t)))
+    if METHODS[name].needs_old_data:
+        with pytest.raises(HatrackError, match="remember"):
+            loaded.learn(tasks[2])
+        for task in tasks[:2]:
+            loaded.remember(task)
+    learner.learn(tasks[2])
+    loaded.learn(tasks[2])
+    assert torch.equal(bits(learner.predict(x, 2)), bits(loaded.predict(x, 2)))
+    assert not any(path.suffix in (".pt", ".pkl") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["hat", "joint"])
+@pytest.mark.parametrize("optimizer", [None, lambda p: torch.optim.Adam(p, lr=1e-3)], ids=["own", "adam"])
+def test_a_learner_saved_in_mid_task_goes_on_as_if_nothing_had_happened(name, optimizer, tasks, tmp_path) -> None:
+    whole = Learner(net(), METHODS[name](), optimizer, epochs=5, seed=0)
+    for task in tasks[:2]:
+        whole.learn(task)
+
+    class Stop(Exception):
+        pass
+
+    broken = Learner(net(), METHODS[name](), optimizer, epochs=5, seed=0)
+
+    def stop(epoch: Epoch) -> None:
+        broken.save(tmp_path)
+        if epoch.task == 1 and epoch.epoch == 3:
+            raise Stop
+
+    broken.learn(tasks[0], on_epoch=stop)
+    with pytest.raises(Stop):
+        broken.learn(tasks[1], on_epoch=stop)
+    again = hatrack.load(tmp_path, net(seed=3), optimizer=optimizer)
+    assert again.finished == 1
+    if METHODS[name].needs_old_data:
+        again.remember(tasks[0])
+    left: list[Epoch] = []
+    again.learn(tasks[1], on_epoch=left.append)
+    assert [e.epoch for e in left] == [4, 5]
+    for (n, a), (_, b) in zip(whole.model.net.named_parameters(), again.model.net.named_parameters(), strict=True):
+        assert torch.equal(bits(a), bits(b)), n
+
+
+def test_same_seed_same_weights_and_another_seed_others(tasks: list[Task]) -> None:
+    runs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(123 + len(runs))  # the caller's generator must not matter once the net is built
+        learner = Learner(net(), HAT(), epochs=2, seed=seed)
+        state = torch.random.get_rng_state()
+        learner.learn(tasks[0])
+        assert torch.equal(torch.random.get_rng_state(), state)  # nor be disturbed
+        runs.append(torch.cat([p.detach().flatten() for p in learner.model.net.parameters()]))
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+
+
+def test_a_task_without_validation_part_gets_one_from_the_seed() -> None:
+    x, y = torch.randn(100, 5), torch.arange(100) % 2
+    torch.manual_seed(0)
+    learner = Learner(build("mlp", (5,), widths=(8,)), METHODS["sgd"](), epochs=1)
+    train, valid = learner._held_out(Task("t", (x, y)))
+    assert (len(train), len(valid)) == (85, 15)
+    rows = torch.cat([train._rows, valid._rows]).sort().values
+    assert torch.equal(rows, torch.arange(100))
+
+
+def test_diverging_training_falls_back_to_the_best_weights() -> None:
+    x, y = torch.randn(64, 5), torch.arange(64) % 2
+    torch.manual_seed(0)
+    learner = Learner(build("mlp", (5,), widths=(8,), dropout=0.0), METHODS["sgd"](lr=1e20, clip=1e30), epochs=8)
+    seen: list[Epoch] = []
+    learner.learn(Task("t", (x, y), (x, y), (x, y)), on_epoch=seen.append)
+    assert all(torch.isfinite(p).all() for p in learner.model.net.parameters())
+    assert seen[-1].lr < seen[0].lr
+
+
+def test_verify_finds_an_edited_checkpoint(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=3, seed=0)
+    for task in tasks[:2]:
+        learner.learn(task)
+    learner.save(tmp_path)
+    assert verify(tmp_path, net()).ok
+    live = next(tmp_path.glob("live-*"))
+    tensors = load_file(live)
+    used = learner.method.relied_on(0)["fc2.weight"].nonzero()[0].tolist()
+    tensors["net/fc2.weight"][tuple(used)] += 1e-3
+    save_file(tensors, live)
+    verdict = verify(tmp_path, net())
+    assert not verdict.ok
+    assert "fc2" in str(verdict)
+    assert "SHA-256" in str(verdict)
+    assert verdict.tasks[0].drifts[0].entries == 1
+    with pytest.raises(HatrackError, match="was changed after it was written"):
+        hatrack.load(tmp_path, net())
+    page = json.loads((tmp_path / "learner.json").read_text())  # even one that also forges the digest
+    import hashlib
+
+    page["files"]["live"]["sha256"] = hashlib.sha256(live.read_bytes()).hexdigest()
+    (tmp_path / "learner.json").write_text(json.dumps(page))
+    verdict = verify(tmp_path, net())
+    assert not verdict.tampered
+    assert not verdict.ok
+
+
+def test_a_plain_network_forgets_and_verify_says_so(tasks: list[Task]) -> None:
+    learner = Learner(net(), METHODS["sgd"](), epochs=2)
+    for task in tasks[:2]:
+        learner.learn(task)
+    verdict = learner.verify()
+    assert not verdict.ok
+    assert verdict.tasks[1].ok
+    assert "no promise" in str(verdict)
+
+
+def test_random_draws_labels_by_their_frequency() -> None:
+    y = (torch.arange(4000) % 10 == 0).long()
+    torch.manual_seed(0)
+    learner = Learner(build("mlp", (3,), widths=(4,)), METHODS["random"]())
+    learner.learn(Task("t", (torch.zeros(4000, 3), y), (torch.zeros(8, 3), y[:8]), (torch.zeros(4000, 3), y)))
+    share = learner.predict(torch.zeros(4000, 3), 0).argmax(1).double().mean()
+    assert abs(float(share) - 0.1) < 0.02
+    task = Task("t", (torch.zeros(4000, 3), y), test=(torch.zeros(4000, 3), y))
+    assert learner.evaluate(task, 0) == pytest.approx(0.9**2 + 0.1**2, abs=0.03)
+
+
+def test_clear_refusals(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    learner.learn(tasks[0])
+    for call, says in (
+        (lambda: learner.learn(tasks[0]), "learned already"),
+        (lambda: learner.predict(torch.zeros(1, 1, 8, 8), "digits 0-2"), "did you mean 'digits 0-1'"),
+        (lambda: learner.predict(torch.zeros(1, 1, 8, 8), 4), "no task number 4"),
+        (lambda: learner.learn(Task("odd", (np.zeros((9, 5), "f4"), np.arange(9) % 2))), "shape"),
+        (lambda: Learner(net(), HAT(s_max=0.1)), "1.0 ≤ s_max"),
+        (lambda: Learner(net(), epochs=0), "epochs must be at least 1"),
+        (lambda: Learner(net(), device="cuda:7"), "cuda:7"),
+        (lambda: Learner(torch.nn.ReLU()), "no parameters"),
+        (lambda: hatrack.load(tmp_path / "nothing", net()), "no saved learner"),
+    ):
+        with pytest.raises(HatrackError, match=says) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_load_into_another_architecture_names_what_differs(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    with pytest.raises(HatrackError, match="fc1.weight"):
+        hatrack.load(tmp_path, build("mlp", SHAPE, widths=(41, 30)))
