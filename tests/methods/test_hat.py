@@ -8,7 +8,8 @@ import torch
 
 from hatrack import HAT, Learner, Task
 from hatrack.data.feed import Batch, Feed, Part
-from hatrack.learn.step import Stepper, plain_sgd
+from hatrack.learn.step import Stepper
+from hatrack.learn.step import build as new_optimizer
 from hatrack.nets import build
 from hatrack.nets.model import Model
 
@@ -118,7 +119,7 @@ def test_twelve_steps_equal_the_numpy_restatement(first_task: bool, clip: float,
     ]
     e = method.embedding.detach().numpy()
     oracle = Numpy(*start, e[:5], e[5:])
-    stepper = Stepper(method, plain_sgd(list(method.trainable().values()), LR))
+    stepper = Stepper(method, new_optimizer(method, None))
     steps = 12
     method.train_mode()
     method.clock.start(steps)
@@ -153,7 +154,7 @@ def test_cumulative_mask_is_the_elementwise_max() -> None:
 
 
 def test_validation_loss_includes_the_regulariser_at_s_max() -> None:
-    method, model, _ = prepared(HAT(c=2.0), [torch.arange(9) % 2 == 0])
+    method, _, _ = prepared(HAT(c=2.0), [torch.arange(9) % 2 == 0])
     logits, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
     z = logits.numpy()
     cross = -(z[np.arange(6), y.numpy()] - np.log(np.exp(z).sum(1))).mean()
@@ -252,7 +253,7 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
     oracle |= {f"e.{n}": method.embedding.detach()[part].clone() for n, part in parts.items()}
     start = {k: v.clone() for k, v in oracle.items()}
     cum = {n: method.masks[0][part] for n, part in parts.items()}
-    stepper = Stepper(method, plain_sgd(list(method.trainable().values()), LR))
+    stepper = Stepper(method, new_optimizer(method, None))
     method.train_mode()
     method.clock.start(3)
     for b in range(3):

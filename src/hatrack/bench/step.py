@@ -15,7 +15,8 @@ import torch
 from hatrack.data.feed import Batch, Feed, Part
 from hatrack.data.task import Split, Task
 from hatrack.learn.learner import pick_device
-from hatrack.learn.step import Stepper, plain_sgd
+from hatrack.learn.step import OptimizerFactory, Stepper
+from hatrack.learn.step import build as new_optimizer
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD
@@ -58,7 +59,9 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def ready(method: Method, device: torch.device, finished: int) -> Callable[[], None]:
+def ready(
+    method: Method, device: torch.device, finished: int, factory: OptimizerFactory | None = None
+) -> Callable[[], None]:
     """Return a function that runs one training step of `method` on its task number `finished`."""
     task = _noise_task()
     model = Model(build("alexnet", SHAPE), device)
@@ -70,7 +73,7 @@ def ready(method: Method, device: torch.device, finished: int) -> Callable[[], N
         method.begin_task(t, feed, torch.Generator().manual_seed(t))
         if t < finished:
             method.end_task(feed)
-    stepper = Stepper(method, plain_sgd(list(method.trainable().values()), lr=1e-4))
+    stepper = Stepper(method, new_optimizer(method, factory))
     batch = next(feed.batches(BATCH))
     batch = Batch(batch.x.clone(), batch.y.clone())
     method.train_mode()
@@ -89,9 +92,9 @@ def step_table(device: str = "auto", rounds: int = 15, steps: int = 3) -> str:
     """Return the table as text."""
     where = pick_device(device)
     sides = {
-        "plain SGD": ready(SGD(), where, 0),
-        "HAT, first task": ready(HAT(), where, 0),
-        "HAT, second task (locked)": ready(HAT(), where, 1),
+        "plain SGD": ready(SGD(lr=1e-4), where, 0),
+        "HAT, first task": ready(HAT(lr=1e-4), where, 0),
+        "HAT, second task (locked)": ready(HAT(lr=1e-4), where, 1),
     }
     timings = interleave(sides, rounds, steps, where)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

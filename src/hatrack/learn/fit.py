@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
+from hatrack.learn.capacity import total_capacity
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
@@ -44,7 +45,7 @@ class Fit:
         self.size = size
         self.seed = seed
         self.moving = moving(method)
-        self.stepper = Stepper(method, build(factory, list(method.trainable().values()), method.lr))
+        self.stepper = Stepper(method, build(method, factory))
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
         self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min)
         self.epoch = 0
@@ -73,7 +74,6 @@ class Fit:
         if improved:
             self.best, self.best_epoch = self._snapshot(), self.epoch
         self.stepper.set_lr(self.schedule.lr / lr)
-        taken = self.method.capacity_now()
         return Epoch(
             task=task,
             name=name,
@@ -84,7 +84,7 @@ class Fit:
             valid_accuracy=accuracy,
             lr=lr,
             s=self.method.s_now(),
-            capacity=None if taken is None else taken["total"],
+            capacity=total_capacity(self.method),
             best=improved,
         )
 

@@ -15,10 +15,11 @@ from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split, Task
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
+from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.fit import Epoch, Fit, evaluate
 from hatrack.learn.seeds import generator
 from hatrack.learn.step import OptimizerFactory
-from hatrack.masks.capacity import reuse
+from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.nets.model import Model
@@ -67,7 +68,7 @@ class Learner:
         self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
-        self.capacities: list[dict[str, Any]] = []
+        self.capacities: list[Share] = []
         self.vault = proof.Vault()
         self._optimizer = optimizer
         self._old: list[Part] = []
@@ -101,6 +102,8 @@ class Learner:
             )
         train = Feed([*self._old, part] if self.method.needs_old_data else [part], self.device, self.workers)
         valid = Feed([Part(index, valid_split, task.inputs)], self.device, self.workers)
+        if index:
+            check_free(self.method, task.name)
         self._begin(task, index, train)
         self._run(task, train, valid, on_epoch)
         self._end(task, train, index)
@@ -156,10 +159,10 @@ class Learner:
     def _end(self, task: Task, train: Feed, index: int) -> None:
         self.method.end_task(train)
         self._fit = None
-        relied_on = self.method.relied_on(index)
-        if relied_on is not None:
-            self.vault.add(dict(self.model.net.named_parameters()), relied_on)
-        taken = self.method.capacity_now()
+        use = self.method.use(index)
+        if use is not None:
+            self.vault.add(dict(self.model.net.named_parameters()), use)
+        taken = taken_weights(self.method)
         if taken is not None:
             self.capacities.append(taken)
         held = task.test if task.test is not None else task.valid if task.valid is not None else task.train
@@ -222,14 +225,15 @@ class Learner:
             for site, part in self.model.units.by_site(gate)
         }
 
-    def capacity(self) -> list[dict[str, Any]] | None:
+    def capacity(self) -> list[Share] | None:
         """Return, after each task, the share of weights taken: in all and layer by layer."""
         return self.capacities or None
 
     def reuse(self) -> list[list[float | None]] | None:
         """Return the share of task i's weights that each later task j uses again."""
-        gates = self._gates()
-        return None if gates is None else reuse(self.model.units, gates)
+        used = [used_weights(self.method, t) for t in range(self.finished)]
+        known = [u for u in used if u is not None]
+        return reuse(known) if known else None
 
     # ---- memory
 

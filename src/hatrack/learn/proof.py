@@ -106,10 +106,10 @@ class Vault:
         self.values: dict[str, Tensor] = {}
         self.held: dict[str, Tensor] = {}
 
-    def add(self, parameters: Mapping[str, Tensor], relied_on: Mapping[str, Tensor]) -> None:
-        """Take in what one more task relies on."""
-        for name, mask in relied_on.items():
-            current = parameters[name].detach()
+    def add(self, parameters: Mapping[str, Tensor], use: Mapping[str, Tensor]) -> None:
+        """Take in what one more task relies on: all that it uses."""
+        for name, amount in use.items():
+            current, mask = parameters[name].detach(), amount > 0
             if name not in self.values:
                 self.values[name] = torch.where(mask, current, torch.zeros_like(current))
                 self.held[name] = mask.clone().contiguous()
@@ -118,11 +118,11 @@ class Vault:
                 self.values[name] = torch.where(new, current, self.values[name])
                 self.held[name] |= mask
 
-    def drifts(self, parameters: Mapping[str, Tensor], relied_on: Mapping[str, Tensor]) -> Iterator[Drift]:
-        """Yield the parameters whose relied-on entries are not what they were, in the order of `relied_on`."""
-        for name, mask in relied_on.items():
+    def drifts(self, parameters: Mapping[str, Tensor], use: Mapping[str, Tensor]) -> Iterator[Drift]:
+        """Yield the parameters whose used entries are not what they were, in the order of `use`."""
+        for name, amount in use.items():
             now, then = parameters[name].detach(), self.values[name]
-            moved = mask & ~same_bits(now, then)
+            moved = (amount > 0) & ~same_bits(now, then)
             if bool(moved.any()):
                 largest = float((now - then)[moved].abs().max())
                 yield Drift(layer_of(name), name, int(moved.sum()), largest)
@@ -147,8 +147,8 @@ def prove(
         now = probe_logits(method, probe.x, task)
         distance = (now - probe.logits).abs()
         changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance)
-        relied_on = method.relied_on(task)
-        drifts = () if relied_on is None else tuple(vault.drifts(parameters, relied_on))
+        use = method.use(task)
+        drifts = () if use is None else tuple(vault.drifts(parameters, use))
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
         proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts))
     notes = () if method.guarantee else (f"{method.name} makes no promise about old tasks.",)

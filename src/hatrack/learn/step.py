@@ -7,18 +7,13 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
-
-
-def plain_sgd(parameters: Sequence[Tensor], lr: float) -> Optimizer:
-    """Return the papers' optimiser, in its fused form."""
-    return SGD(parameters, lr=lr, fused=True)
 
 
 def clip(gradients: Sequence[Tensor], limit: float) -> None:
@@ -69,10 +64,11 @@ class Stepper:
             group["lr"] *= ratio
 
 
-def build(factory: OptimizerFactory | None, parameters: Sequence[Tensor], lr: float) -> Optimizer:
-    """Return a fresh optimiser over exactly `parameters`: the user's, or the papers' plain SGD."""
+def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:
+    """Return a fresh optimiser over exactly what the method trains: the user's, or the method's own."""
+    parameters = list(method.trainable().values())
     if factory is None:
-        return plain_sgd(parameters, lr)
+        return method.optimizer(parameters)
     made = factory(parameters)
     if not isinstance(made, Optimizer):
         raise HatrackError(

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.hyper import check, hyper
@@ -53,6 +54,7 @@ class Method:
     guarantee: ClassVar[bool] = False
     needs_old_data: ClassVar[bool] = False
     trains: ClassVar[bool] = True
+    masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
 
     lr: float = hyper(0.05, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
     lr_factor: float = hyper(3.0, "the learning rate is divided by this when the validation loss stalls", low=1.0)
@@ -69,6 +71,7 @@ class Method:
         """Get to know the model. Called once, before the first task or a load."""
         self.model = model
         self.clock = Clock(model.device)
+        self.task = -1  # none yet; a loaded learner stands behind its last task
 
     def private(self) -> Sequence[str]:
         """Name the tensors of the network that every task keeps for itself."""
@@ -89,6 +92,10 @@ class Method:
         private = {f"private/{n}": p for n, p in own.items() if p.requires_grad}
         head = self.model.heads[self.task]
         return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias}
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
+        """Return the method's own optimiser: the papers' plain SGD, in its fused form."""
+        return torch.optim.SGD(parameters, lr=self.lr, fused=True)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the training loss of a batch."""
@@ -113,16 +120,19 @@ class Method:
 
     # ---- what is known about finished tasks
 
-    def relied_on(self, task: int) -> Mapping[str, Tensor] | None:
-        """Return which entries of the shared parameters a finished task relies on; None without a promise."""
+    def use(self, task: int) -> Mapping[str, Tensor] | None:
+        """Return how much a finished task uses each entry of the shared parameters, 0 to 1, in forward order.
+
+        What it uses at all must never change again: that is the promise `verify` holds a method to. None without one.
+        """
+        return None
+
+    def occupied(self) -> Mapping[str, Tensor] | None:
+        """Return how much of each shared entry is taken by all tasks so far, the one in progress included."""
         return None
 
     def unit_gates(self, task: int) -> Tensor | None:
         """Return a finished task's gates over all units; None for methods without unit masks."""
-        return None
-
-    def capacity_now(self) -> dict[str, Any] | None:
-        """Return the share of weights taken so far, the task in progress included."""
         return None
 
     def s_now(self) -> float | None:

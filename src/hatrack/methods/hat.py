@@ -14,19 +14,19 @@ in the annealing; we follow the paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.capacity import capacity
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, sparsity
 from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method, bits
 from hatrack.methods.hyper import hyper
+from hatrack.methods.norms import NORM_HELP, NORMS, private_norms
 from hatrack.nets.model import Model
 
 
@@ -39,14 +39,24 @@ class HAT(Method):
     source: ClassVar[str] = "Serrà et al. 2018"
     summary: ClassVar[str] = "learned unit masks; weights between used units are locked"
     guarantee: ClassVar[bool] = True
+    masks_grow: ClassVar[bool] = True
 
     s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
     c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
     hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
+    norm: str = hyper("task", NORM_HELP, choices=NORMS)
 
     def attach(self, model: Model) -> None:
         super().attach(model)
         self.masks: list[Tensor] = []
+
+    def private(self) -> Sequence[str]:
+        return private_norms(self.model, self.norm)
+
+    def train_mode(self) -> None:
+        super().train_mode()
+        if self.norm == "frozen" and self.task > 0:
+            self.model.freeze_statistics()
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
@@ -55,7 +65,7 @@ class HAT(Method):
         self.taken = self._taken()
         self.lock: Lock | None = None
         if self.masks:
-            self.lock = Lock(self.model.parameters(), self.model.units.used(self.taken))
+            self.lock = Lock(self.model.parameters(), self._shared(self.taken))
 
     def _taken(self) -> Tensor:
         """a^{<t}: the largest gate that any finished task has put on each unit."""
@@ -89,22 +99,29 @@ class HAT(Method):
     def end_task(self, feed: Feed) -> None:
         final = gate(self.embedding.detach(), self.s_max)
         self.masks.append(final > 0.5 if self.hard else final)
+        if self.norm == "task":
+            self.model.keep_moved_buffers(self.task)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         learned = task < len(self.masks)
         return self.model.logits(x, task, self.masks[task] if learned else gate(self.embedding, self.s_max))
 
-    def relied_on(self, task: int) -> Mapping[str, Tensor]:
-        return {name: used > 0 for name, used in self.model.units.used(self.masks[task].float()).items()}
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return self._shared(self.masks[task].float())
 
-    def unit_gates(self, task: int) -> Tensor:
-        return self.masks[task]
-
-    def capacity_now(self) -> dict[str, Any]:
+    def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
         if self.task == len(self.masks):
             gates = torch.maximum(gates, gate(self.embedding.detach(), self.s_max))
-        return capacity(self.model.units, gates)
+        return self._shared(gates)
+
+    def _shared(self, gates: Tensor) -> dict[str, Tensor]:
+        """Return min(a_out, a_in) for every parameter that tasks share."""
+        own = self.model.private[self.task]
+        return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
+
+    def unit_gates(self, task: int) -> Tensor:
+        return self.masks[task]
 
     def s_now(self) -> float:
         return self.s_max

@@ -31,9 +31,10 @@ class SGDFrozen(Method):
     def train_mode(self) -> None:
         super().train_mode()
         if self.task > 0:  # a frozen network does not count new data into its running statistics either
-            for module in self.model.net.modules():
-                if hasattr(module, "running_mean"):
-                    module.eval()
+            self.model.freeze_statistics()
 
-    def relied_on(self, task: int) -> Mapping[str, Tensor]:
-        return {name: torch.ones_like(p, dtype=torch.bool) for name, p in self.model.parameters().items()}
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return {name: torch.ones_like(p) for name, p in self.model.parameters().items()}
+
+    def occupied(self) -> Mapping[str, Tensor]:
+        return self.use(0)

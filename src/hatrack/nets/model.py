@@ -13,11 +13,12 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
 
 from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
-from hatrack.masks.unitmap import UnitMap
+from hatrack.masks.unitmap import UnitMap, layer_of
 
 
 class Model:
@@ -103,6 +104,22 @@ class Model:
         """Return the logits of a task's own head."""
         logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
         return logits
+
+    def norm_tensors(self) -> list[str]:
+        """Name the parameters and buffers of all norms with running statistics."""
+        return [name for name in self.tensors() if isinstance(self.net.get_submodule(layer_of(name)), _NormBase)]
+
+    def freeze_statistics(self) -> None:
+        """Stop counting data into running statistics until the network is switched to training again."""
+        for module in self.net.modules():
+            if isinstance(module, _NormBase):
+                module.eval()
+
+    def keep_moved_buffers(self, task: int) -> None:
+        """Let a finished task keep its own copy of every buffer that its training changed."""
+        for name, buffer in self.net.named_buffers():
+            if name not in self.private[task] and not torch.equal(buffer, self.initial[name]):
+                self.private[task][name] = buffer.detach().clone()
 
     def reset(self) -> None:
         """Put the network back to the state in which it was handed over."""

@@ -1,0 +1,55 @@
+"""How much of the network is taken by the tasks so far, and what to say when little is left."""
+
+from __future__ import annotations
+
+import warnings
+
+from torch import Tensor
+
+from hatrack.measure.shares import USED, Share, share
+from hatrack.methods.base import Method
+
+LITTLE = 0.05
+
+
+class CapacityWarning(UserWarning):
+    """Little or nothing of the network is left for the next task."""
+
+
+def taken_weights(method: Method) -> Share | None:
+    """Return the share of weights (parameters of two axes or more) taken so far; None for methods without masks."""
+    occupied = method.occupied()
+    if occupied is None:
+        return None
+    return share({name: amount > USED for name, amount in occupied.items() if amount.ndim > 1})
+
+
+def total_capacity(method: Method) -> float | None:
+    """Return the share in all."""
+    taken = taken_weights(method)
+    return None if taken is None else taken["total"]
+
+
+def used_weights(method: Method, task: int) -> dict[str, Tensor] | None:
+    """Return which weights a finished task uses; None for methods without masks."""
+    use = method.use(task)
+    return None if use is None else {name: amount > USED for name, amount in use.items() if amount.ndim > 1}
+
+
+def check_free(method: Method, task: str) -> None:
+    """Say, before a task is trained, when the network is (nearly) full, layer by layer and what follows from it."""
+    taken = taken_weights(method)
+    if taken is None or not method.masks_grow:
+        return
+    free = {layer: 1 - t for layer, t in taken["layers"].items()}
+    scarce = {layer: left for layer, left in free.items() if left < LITTLE}
+    if not scarce:
+        return
+    listed = ", ".join(f"{layer} {left:.1%}" for layer, left in scarce.items())
+    warnings.warn(
+        f"before {task!r}: little of the network is free ({1 - taken['total']:.1%} in all; {listed}). "
+        f"{method.name} goes on by reusing what is locked and the weights still free between; a smaller task mask "
+        f"(larger c) or a wider network leaves more room.",
+        CapacityWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,174 @@
+"""PMASK, hard attention on single parameters. Raskoti & Ghimire, "Continual learning with hard attention parameter
+masking".
+
+    gate          a = σ(s·e), one embedding e a task and parameter entry; the layer computes with W ⊙ a
+    lock          g ← (1 − a^{≤t−1})·g entry by entry, with a^{≤t} = max(a^t, a^{≤t−1})
+    annealing, compensation, ranges, regulariser: as HAT, over all entries
+
+The paper's Eq. 3 carries HAT's unit indices over; a mask on single entries needs no min of two units, and we use the
+rule per entry. Gates are exactly 0 or 1 once a task ends; a finished task keeps one bit an entry. Needs no unit map,
+so it runs on any network. Norms with running statistics are one a task; other norms' scales and shifts as well,
+since a mask on them would close units as a whole. Optionally Adam, and an EWC penalty on top of the lock, as the
+paper's experiments use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.masks.gates import EMBEDDING_RANGE, anneal, apply, compensate, gate, sparsity
+from hatrack.masks.lock import Lock
+from hatrack.masks.packed import pack, unpack
+from hatrack.masks.unitmap import layer_of
+from hatrack.methods.base import Method
+from hatrack.methods.fisher import fisher_diagonal, penalty
+from hatrack.methods.hyper import hyper
+from hatrack.methods.norms import private_norms
+from hatrack.nets.model import Model
+
+OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+@dataclass
+class PMask(Method):
+    """Hard attention on every single weight and bias."""
+
+    name: ClassVar[str] = "pmask"
+    family: ClassVar[str] = "hard masks"
+    source: ClassVar[str] = "Raskoti & Ghimire (PMASK)"
+    summary: ClassVar[str] = "learned masks on single weights; used weights are locked"
+    guarantee: ClassVar[bool] = True
+    masks_grow: ClassVar[bool] = True
+
+    s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
+    c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
+    adam: bool = hyper(False, "train with Adam instead of plain SGD (then lr = 0.001 is usual)")
+    ewc: float = hyper(0.0, "weight of an EWC penalty on the entries that are still free", low=0.0)
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.packed: list[Tensor] = []
+        own = set(self.private())
+        self.masked = {name: p for name, p in model.parameters().items() if name not in own}
+        self.sizes = {name: p.numel() for name, p in self.masked.items()}
+        self.total = sum(self.sizes.values())
+        self.anchors: dict[str, Tensor] = {}
+        self.fisher: dict[str, Tensor] = {}
+
+    def private(self) -> Sequence[str]:
+        net = self.model.net
+        others = [n for n in self.model.parameters() if isinstance(net.get_submodule(layer_of(n)), OTHER_NORMS)]
+        return [*private_norms(self.model, "task"), *others]
+
+    # ---- learning
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.embedding = nn.Parameter(torch.randn(self.total, generator=generator).to(self.model.device))
+        self.taken = self._taken()
+        self.lock = Lock(self.masked, self._by_name(self.taken)) if self.packed else None
+
+    def _taken(self) -> Tensor:
+        taken = torch.zeros(self.total, dtype=torch.bool)
+        for packed in self.packed:
+            taken |= unpack(packed, self.total)
+        return taken.to(self.model.device, torch.float32)
+
+    def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
+        parts = flat.split(list(self.sizes.values()))
+        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
+
+    def _weights(self, gates: Tensor) -> dict[str, Tensor]:
+        return {name: apply(a, self.masked[name]) for name, a in self._by_name(gates).items()}
+
+    def trainable(self) -> dict[str, Tensor]:
+        return {**super().trainable(), "embedding": self.embedding}
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
+        return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
+
+    def loss(self, batch: Batch) -> Tensor:
+        gates = gate(self.embedding, anneal(self.clock.fraction(), self.s_max))
+        logits = self.model.logits(batch.x, self.task, weights=self._weights(gates))
+        loss = cross_entropy(logits, batch.y) + self.c * sparsity(gates, self.taken)
+        if self.ewc and self.anchors:
+            loss = loss + self.ewc * penalty(self.masked, self.anchors, self.fisher)
+        return loss
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return super().valid_loss(logits, y) + self.c * sparsity(gate(self.embedding, self.s_max), self.taken)
+
+    def after_backward(self) -> None:
+        if self.lock is not None:
+            self.lock.on_gradients()
+        assert self.embedding.grad is not None
+        s = anneal(self.clock.fraction(), self.s_max)
+        compensate(self.embedding.grad, self.embedding.detach(), s, self.s_max)
+
+    def after_step(self) -> None:
+        if self.lock is not None:
+            self.lock.after_step()
+        self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
+
+    def end_task(self, feed: Feed) -> None:
+        mask = self.embedding.detach() > 0
+        if self.ewc:
+            self._consolidate(mask, feed)
+        self.packed.append(pack(mask))
+        self.model.keep_moved_buffers(self.task)
+
+    def _consolidate(self, mask: Tensor, feed: Feed) -> None:
+        """Merge the task's Fisher into the old ones, F ← (F + t·F_old)/(t+1), and anchor at its weights."""
+
+        def loss(batch: Batch) -> Tensor:
+            return cross_entropy(self.model.logits(batch.x, self.task, weights=self._weights(mask)), batch.y)
+
+        self.model.net.eval()
+        new = fisher_diagonal(loss, self.masked, feed)
+        t = self.task
+        self.fisher = {n: (f + t * self.fisher[n]) / (t + 1) if t else f for n, f in new.items()}
+        self.anchors = {n: p.detach().clone() for n, p in self.masked.items()}
+
+    # ---- using what was learned
+
+    def _mask(self, task: int) -> Tensor:
+        return unpack(self.packed[task], self.total).to(self.model.device)
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        gates = self._mask(task) if task < len(self.packed) else gate(self.embedding, self.s_max)
+        return self.model.logits(x, task, weights=self._weights(gates))
+
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return self._by_name(self._mask(task).float())
+
+    def occupied(self) -> Mapping[str, Tensor]:
+        taken = self._taken()
+        if self.task == len(self.packed):
+            taken = torch.maximum(taken, (self.embedding.detach() > 0).float())
+        return self._by_name(taken)
+
+    def s_now(self) -> float:
+        return self.s_max
+
+    def mask_bytes(self) -> int:
+        """Return how many bytes the finished tasks' masks take."""
+        return sum(packed.numel() for packed in self.packed)
+
+    def state(self) -> dict[str, Tensor]:
+        state = {f"mask/{t}": packed for t, packed in enumerate(self.packed)}
+        state |= {f"anchor/{n}": a for n, a in self.anchors.items()}
+        return state | {f"fisher/{n}": f for n, f in self.fisher.items()}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        device = self.model.device
+        self.packed = [state[f"mask/{t}"].cpu() for t in range(sum(key.startswith("mask/") for key in state))]
+        self.anchors = {k.removeprefix("anchor/"): v.to(device) for k, v in state.items() if k.startswith("anchor/")}
+        self.fisher = {k.removeprefix("fisher/"): v.to(device) for k, v in state.items() if k.startswith("fisher/")}
