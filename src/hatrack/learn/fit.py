@@ -25,6 +25,7 @@ class Epoch:
 
     task: int
     name: str
+    phase: int
     epoch: int
     epochs: int
     train_loss: float
@@ -36,12 +37,22 @@ class Epoch:
     best: bool
 
 
-class Fit:
-    """The training of one task in progress."""
+@dataclass(frozen=True)
+class Place:
+    """A phase of a task: its number, its epochs at most, those run in earlier phases, those at most in later ones."""
 
-    def __init__(self, method: Method, factory: OptimizerFactory | None, epochs: int, size: int, seed: int) -> None:
+    phase: int
+    epochs: int
+    before: int
+    after: int
+
+
+class Fit:
+    """The training of one phase of a task in progress."""
+
+    def __init__(self, method: Method, factory: OptimizerFactory | None, place: Place, size: int, seed: int) -> None:
         self.method = method
-        self.epochs = epochs
+        self.place = place
         self.size = size
         self.seed = seed
         self.moving = moving(method)
@@ -55,14 +66,14 @@ class Fit:
     @property
     def over(self) -> bool:
         """Whether no further epoch is to be run."""
-        return self.epoch >= self.epochs or self.schedule.over
+        return self.epoch >= self.place.epochs or self.schedule.over
 
     def run_epoch(self, name: str, train: Feed, valid: Feed) -> Epoch:
         """Run one epoch, validate, and let the schedule draw its conclusions."""
         self.epoch += 1
         task, lr = self.method.task, self.schedule.lr
-        order = generator(self.seed, "shuffle", task, self.epoch)
-        with noise(self.seed, "noise", task, self.epoch, device=self.method.model.device):
+        order = generator(self.seed, "shuffle", task, self.place.phase, self.epoch)
+        with noise(self.seed, "noise", task, self.place.phase, self.epoch, device=self.method.model.device):
             train_loss = self.stepper.epoch(train.batches(self.size, order), train.steps(self.size))
             valid_loss, accuracy = evaluate(self.method, valid, task)
         if isfinite(train_loss) and isfinite(valid_loss):
@@ -77,8 +88,9 @@ class Fit:
         return Epoch(
             task=task,
             name=name,
-            epoch=self.epoch,
-            epochs=self.epochs,
+            phase=self.place.phase,
+            epoch=self.place.before + self.epoch,
+            epochs=self.place.before + self.place.epochs + self.place.after,
             train_loss=train_loss,
             valid_loss=valid_loss,
             valid_accuracy=accuracy,
@@ -107,6 +119,8 @@ class Fit:
             for i, entry in optimizer["state"].items()
         }
         return {
+            "phase": self.place.phase,
+            "before": self.place.before,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "schedule": asdict(self.schedule),
@@ -117,7 +131,8 @@ class Fit:
         """Return the tensors that move, and those of the optimiser."""
         state = self.stepper.optimizer.state_dict()["state"]
         held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
-        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **held}
+        extra = {f"progress/{name}": t for name, t in self.method.in_progress().items()}
+        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **extra, **held}
 
     def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
         """Take up a saved state."""
@@ -126,6 +141,8 @@ class Fit:
         with torch.no_grad():
             for name, tensor in self.moving.items():
                 tensor.copy_(tensors[f"moving/{name}"])
+            for name, tensor in self.method.in_progress().items():
+                tensor.copy_(tensors[f"progress/{name}"])
         self.best = {name: best[name].to(tensor.device) for name, tensor in self.moving.items()}
         state: dict[int, dict[str, Any]] = {int(i): dict(e) for i, e in numbers["optimizer"]["state"].items()}
         for key, tensor in tensors.items():
@@ -134,6 +151,29 @@ class Fit:
                 state.setdefault(int(i), {})[name] = tensor
         groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
         self.stepper.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+@dataclass(frozen=True)
+class Resume:
+    """A saved phase, to be taken up when its task is handed in again."""
+
+    numbers: dict[str, Any]
+    tensors: dict[str, Tensor]
+    best: dict[str, Tensor]
+
+    @property
+    def phase(self) -> int:
+        """The phase that was in progress."""
+        return int(self.numbers["phase"])
+
+    @property
+    def before(self) -> int:
+        """The epochs that earlier phases had taken."""
+        return int(self.numbers["before"])
+
+    def fill(self, fit: Fit) -> None:
+        """Bring a new fit to where the saved one stood."""
+        fit.load(self.numbers, self.tensors, self.best)
 
 
 def moving(method: Method) -> dict[str, Tensor]:

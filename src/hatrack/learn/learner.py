@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from hatrack.data.task import Inputs, Split, Task
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
-from hatrack.learn.fit import Epoch, Fit, evaluate
-from hatrack.learn.seeds import generator
+from hatrack.learn.fit import Epoch, Fit, Place, Resume, evaluate
+from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
@@ -73,7 +74,7 @@ class Learner:
         self._optimizer = optimizer
         self._old: list[Part] = []
         self._fit: Fit | None = None
-        self._resume: Callable[[Fit], None] | None = None
+        self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
         self.stored: dict[tuple[Path, str], tuple[Any, dict[str, str]]] = {}  # files already on disk
 
@@ -142,22 +143,39 @@ class Learner:
             own = self.method.private()
             self.model.add_task(task.classes, generator(self.seed, "head", index), own)
             self.tasks.append(Learned(task.name, task.classes, task.inputs))
-        self.method.begin_task(index, train, generator(self.seed, "method", index))
+        with self._noise(index, 0):
+            self.method.begin_task(index, train, generator(self.seed, "method", index))
 
     def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> None:
-        epochs = self.epochs if self.method.trains else 0
-        fit = self._fit = Fit(self.method, self._optimizer, epochs, self.batch_size, self.seed)
-        if self._resume is not None:
-            self._resume(fit)
-            self._resume = None
-        while not fit.over:
-            done = fit.run_epoch(task.name, train, valid)
-            if on_epoch is not None:
-                on_epoch(done)
-        fit.restore()
+        resume, self._resume = self._resume, None
+        phases = self.method.phases(self.epochs if self.method.trains else 0)
+        before = 0
+        for phase, epochs in enumerate(phases):
+            if resume is not None and phase < resume.phase:
+                continue
+            before = before if resume is None else resume.before
+            self.method.begin_phase(phase)
+            place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
+            fit = self._fit = Fit(self.method, self._optimizer, place, self.batch_size, self.seed)
+            if resume is not None:
+                resume.fill(fit)
+                resume = None
+            while not fit.over:
+                done = fit.run_epoch(task.name, train, valid)
+                if on_epoch is not None:
+                    on_epoch(done)
+            fit.restore()
+            with self._noise(self.method.task, 1, phase):
+                self.method.end_phase(phase, train)
+            before += fit.epoch
+
+    def _noise(self, *where: int) -> AbstractContextManager[None]:
+        """Make what a method draws between epochs a function of the seed and the place."""
+        return noise(self.seed, "method", *where, device=self.device)
 
     def _end(self, task: Task, train: Feed, index: int) -> None:
-        self.method.end_task(train)
+        with self._noise(index, 2):
+            self.method.end_task(train)
         self._fit = None
         use = self.method.use(index)
         if use is not None:

@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
+from hatrack.learn.fit import Resume
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
 
 if TYPE_CHECKING:
-    from hatrack.learn.fit import Fit
     from hatrack.learn.learner import Learner
 
 PAGE = "learner.json"
@@ -63,7 +63,7 @@ def save(learner: Learner, folder: Path) -> None:
         "live": _store(learner, folder, "live", None, _live_tensors),
     }
     if fit is not None:
-        key = (learner.finished, fit.best_epoch)
+        key = (learner.finished, fit.place.phase, fit.best_epoch)
         files["best"] = _store(learner, folder, "best", key, lambda _: fit.best)
     page = {
         "schema": SCHEMA,
@@ -200,11 +200,7 @@ def _load(
     learner.capacities = page["capacity"]
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
-
-        def resume(fit: Fit) -> None:
-            fit.load(page["fit"], _under(live, "fit/"), files["best"])
-
-        learner._resume = resume
+        learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
     return learner, tampered, page
 
 

@@ -3,7 +3,13 @@
 A method knows its model (network, heads, unit map) and the clock; it knows nothing of files, progress bars or
 other methods. The learner calls the verbs in this order:
 
-    attach → for each task: begin_task → (loss → after_backward → after_step)* → end_task
+    attach → for each task: begin_task → for each phase: begin_phase → (loss → after_backward → after_step)* →
+    end_phase; then end_task
+
+A run may be killed and taken up again after any epoch. What finished tasks left behind is `state`; what training
+itself changes is `trainable` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called again on a
+network that stands in the middle of the task, and then those tensors get their saved values: so what a method needs
+of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
 """
 
 from __future__ import annotations
@@ -73,13 +79,23 @@ class Method:
         self.clock = Clock(model.device)
         self.task = -1  # none yet; a loaded learner stands behind its last task
 
-    def private(self) -> Sequence[str]:
-        """Name the tensors of the network that every task keeps for itself."""
-        return ()
+    def private(self) -> Mapping[str, Tensor]:
+        """Return the tensors of the network that the coming task keeps for itself, with their values at its start."""
+        return {}
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
         self.task = task
+
+    def phases(self, epochs: int) -> Sequence[int]:
+        """Return how many epochs at most each phase of the task may take, given the number the user allows."""
+        return (epochs,)
+
+    def begin_phase(self, phase: int) -> None:
+        """Prepare for a phase of the task; most methods have one only."""
+
+    def end_phase(self, phase: int, feed: Feed) -> None:
+        """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
     def train_mode(self) -> None:
         """Switch the network to training."""
@@ -92,6 +108,10 @@ class Method:
         private = {f"private/{n}": p for n, p in own.items() if p.requires_grad}
         head = self.model.heads[self.task]
         return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias}
+
+    def in_progress(self) -> dict[str, Tensor]:
+        """Return further tensors that change while a task is learned, for saving; they are refilled in place."""
+        return {}
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         """Return the method's own optimiser: the papers' plain SGD, in its fused form."""

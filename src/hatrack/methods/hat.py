@@ -14,7 +14,7 @@ in the annealing; we follow the paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,7 +50,7 @@ class HAT(Method):
         super().attach(model)
         self.masks: list[Tensor] = []
 
-    def private(self) -> Sequence[str]:
+    def private(self) -> Mapping[str, Tensor]:
         return private_norms(self.model, self.norm)
 
     def train_mode(self) -> None:

@@ -7,6 +7,8 @@ for every task.
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from hatrack.nets.model import Model
 
 NORMS = ("task", "shared", "frozen")
@@ -16,9 +18,9 @@ NORM_HELP = (
 )
 
 
-def private_norms(model: Model, norm: str) -> list[str]:
-    """Name the tensors that every task keeps for itself under the option `norm`."""
+def private_norms(model: Model, norm: str) -> dict[str, Tensor]:
+    """Return the tensors that every task keeps for itself under the option `norm`, as they are at its start."""
     if norm != "task":
-        return []
-    moved = [name for name in (model.private[0] if model.private else {}) if name not in model.norm_tensors()]
-    return [*model.norm_tensors(), *moved]
+        return {}
+    moved = list(model.private[0]) if model.private else []  # buffers that were found to move, in task 1
+    return {name: model.initial[name] for name in dict.fromkeys([*model.norm_tensors(), *moved])}

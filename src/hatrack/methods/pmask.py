@@ -63,10 +63,10 @@ class PMask(Method):
         self.anchors: dict[str, Tensor] = {}
         self.fisher: dict[str, Tensor] = {}
 
-    def private(self) -> Sequence[str]:
-        net = self.model.net
+    def private(self) -> Mapping[str, Tensor]:
+        net, initial = self.model.net, self.model.initial
         others = [n for n in self.model.parameters() if isinstance(net.get_submodule(layer_of(n)), OTHER_NORMS)]
-        return [*private_norms(self.model, "task"), *others]
+        return {**private_norms(self.model, "task"), **{name: initial[name] for name in others}}
 
     # ---- learning
 

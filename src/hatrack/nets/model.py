@@ -6,7 +6,7 @@ tensors that a task keeps for itself (batch norm, say) are swapped in by `torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
 
@@ -66,8 +66,8 @@ class Model:
                 f"{tuple(example.shape[1:])}: bring them to one shape first."
             )
 
-    def add_task(self, classes: int, generator: torch.Generator, private: Iterable[str] = ()) -> None:
-        """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors named in `private`."""
+    def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
+        """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
         assert self.example is not None
         training = self.net.training
         self.net.eval()
@@ -81,7 +81,7 @@ class Model:
             head.bias.zero_()
         self.heads.append(head)
         trained = self.parameters()
-        own = {name: self.initial[name].clone() for name in private}
+        own = {name: value.detach().clone() for name, value in (private or {}).items()}
         self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
 
     # ---- computing
@@ -130,4 +130,5 @@ class Model:
 
 def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:
     """Return a linear layer with memory but no values yet, so that no caller's random numbers are used up."""
-    return nn.utils.skip_init(nn.Linear, width, classes, device=device)
+    head: nn.Linear = nn.utils.skip_init(nn.Linear, width, classes, device=device)
+    return head
