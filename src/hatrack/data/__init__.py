@@ -1,0 +1,24 @@
+"""Tasks and where they come from: named benchmarks, named image sets, the user's own pictures."""
+
+from __future__ import annotations
+
+from hatrack.data.benchmarks import BENCHMARKS, Benchmark, tasks
+from hatrack.data.pictures import Pictures, load
+from hatrack.data.split import class_tasks, one_task
+from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.user import folder, parquet
+
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "Inputs",
+    "Pictures",
+    "Split",
+    "Task",
+    "class_tasks",
+    "folder",
+    "load",
+    "one_task",
+    "parquet",
+    "tasks",
+]

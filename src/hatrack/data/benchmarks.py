@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter, signature
 from typing import Any
 
-from hatrack.data.digits import INPUTS as DIGIT_INPUTS
-from hatrack.data.digits import digits
-from hatrack.data.split import by_class, fixed_test, hold_out
+from hatrack.data import federated, permuted, spg, splits
+from hatrack.data.mixture import mixture
+from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named sequence: how to build it from a seed, and the settings a plain `hatrack run` gives it."""
+    """A named sequence: how to build it from a seed, and the settings a plain `hatrack run` gives it.
+
+    `fixed` holds the options that the name itself decides (c-20 is split-cifar100 with 20 tasks).
+    """
 
     name: str
     summary: str
     build: Callable[..., list[Task]]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that `tasks` takes for this benchmark, with their defaults (None where it is required)."""
+        return {p.name: None if p.default is p.empty else p.default for p in self._parameters()}
+
+    @property
+    def required(self) -> list[str]:
+        """The options that must be given."""
+        return [p.name for p in self._parameters() if p.default is p.empty]
+
+    def _parameters(self) -> list[Parameter]:
+        taken = ("seed", "data", *self.fixed)
+        return [p for p in signature(self.build).parameters.values() if p.name not in taken]
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the benchmark reads pictures from a folder; the others are embedded."""
+        return "data" in signature(self.build).parameters
 
 
-def _split_digits(seed: int) -> list[Task]:
-    x, y = digits()
-    train, test = fixed_test(y, share=0.2)
-    made = []
-    for classes in ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9)):
-        parts = hold_out(train[by_class(y[train], classes)], share=0.15, seed=seed, salt=classes[0])
-        name = f"digits {classes[0]}-{classes[1]}"
-        made.append(parts.task(name, x, y, test[by_class(y[test], classes)], classes, DIGIT_INPUTS))
-    return made
+def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
+    """Return the tasks of a named benchmark; order and splits depend on the seed alone.
 
+    `data` is the folder that holds the image sets (else HATRACK_DATA, else the user's cache).
+    """
+    if benchmark not in BENCHMARKS:
+        raise unknown("benchmark", benchmark, BENCHMARKS)
+    if seed < 0:
+        raise HatrackError(f"seed must be 0 or more, got {seed}.")
+    chosen = BENCHMARKS[benchmark]
+    for key in options:
+        if not chosen.options:
+            raise HatrackError(f"benchmark {benchmark!r} takes no options, got {key!r}.")
+        if key not in chosen.options:
+            raise unknown(f"option of benchmark {benchmark!r}", key, chosen.options)
+    for key in chosen.required:
+        if key not in options:
+            raise HatrackError(f"benchmark {benchmark!r} needs the option {key!r}.")
+    folder = {"data": data} if chosen.needs_data else {}
+    return chosen.build(seed=seed, **folder, **chosen.fixed, **options)
+
+
+_MLP = {"net": "mlp"}
+_ALEXNET = {"net": "alexnet"}
 
 BENCHMARKS: dict[str, Benchmark] = {
     b.name: b
@@ -40,17 +80,50 @@ BENCHMARKS: dict[str, Benchmark] = {
         Benchmark(
             "split-digits",
             "scikit-learn's 8×8 digits, 5 tasks of 2 classes; embedded, no download",
-            _split_digits,
-            {"net": "mlp"},
+            splits.split_digits,
+            _MLP,
+        ),
+        Benchmark(
+            "permuted-digits",
+            "scikit-learn's 8×8 digits under 10 pixel permutations; embedded, no download",
+            permuted.permuted_digits,
+            _MLP,
+        ),
+        Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", splits.split_mnist, _MLP),
+        Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", splits.mnist2, _MLP),
+        Benchmark("permuted-mnist", "MNIST under 10 pixel permutations (HAT)", permuted.permuted_mnist, _MLP),
+        Benchmark("mixture", "eight image sets as 32×32×3, order by seed (HAT)", mixture, _ALEXNET),
+        Benchmark(
+            "cifar",
+            "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)",
+            splits.cifar,
+            _ALEXNET,
+        ),
+        Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", splits.split_cifar10, _ALEXNET),
+        Benchmark(
+            "split-cifar100",
+            "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)",
+            spg.split_cifar100,
+            _ALEXNET,
+        ),
+        Benchmark("c-10", "split-cifar100 in 10 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 10}),
+        Benchmark("c-20", "split-cifar100 in 20 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 20}),
+        Benchmark("tiny-imagenet", "Tiny ImageNet at 32×32 in 10 or 20 tasks (SPG)", spg.tiny_imagenet, _ALEXNET),
+        Benchmark("t-10", "tiny-imagenet in 10 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 10}),
+        Benchmark("t-20", "tiny-imagenet in 20 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 20}),
+        Benchmark("imagenet32-100", "ImageNet at 32×32 in 100 tasks of 10 classes (SPG)", spg.imagenet32, _ALEXNET),
+        Benchmark("i-100", "imagenet32-100 by its short name", spg.imagenet32, _ALEXNET),
+        Benchmark("fceleba", "F-CelebA: smiling or not, a LEAF user a task (SPG)", federated.fceleba, _ALEXNET),
+        Benchmark("fc-10", "fceleba in 10 tasks", federated.fceleba, _ALEXNET, {"tasks": 10}),
+        Benchmark("fc-20", "fceleba in 20 tasks", federated.fceleba, _ALEXNET, {"tasks": 20}),
+        Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
+        Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
+        Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
+        Benchmark(
+            "sequence",
+            "your own: the tasks that a TOML file lists (file=...)",
+            partial(sequence, tasks),
+            _MLP,
         ),
     ]
 }
-
-
-def tasks(benchmark: str, seed: int = 0, **options: Any) -> list[Task]:
-    """Return the tasks of a named benchmark; order and splits depend on the seed alone."""
-    if benchmark not in BENCHMARKS:
-        raise unknown("benchmark", benchmark, BENCHMARKS)
-    if seed < 0:
-        raise HatrackError(f"seed must be 0 or more, got {seed}.")
-    return BENCHMARKS[benchmark].build(seed=seed, **options)

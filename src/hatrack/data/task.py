@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
@@ -18,7 +19,7 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is done to raw inputs on the device: uint8 → [0, 1], then (x − mean)/std, then a pixel permutation.
+    """What is done to raw inputs on the device: uint8 → [0, 1], then (x − mean)/std, then a permutation.
 
     mean and std are per channel (axis 1) or a single figure. The permutation indexes the flattened sample.
     """
@@ -98,7 +99,9 @@ class Split:
         if isinstance(x, Tensor):
             x = x if self._rows is None else x[self._rows]
         else:
-            x = torch.from_numpy(np.array(x) if self._rows is None else x[self._rows.numpy()])
+            # A channel that is repeated as a view would come out of the indexing in another memory order.
+            picked = np.array(x) if self._rows is None else np.ascontiguousarray(x[self._rows.numpy()])
+            x = torch.from_numpy(picked)
         return x.to(device), y.to(device)
 
     def first(self, count: int) -> Tensor:
@@ -115,6 +118,8 @@ class Task:
 
     Each part is (inputs, labels) as tensors or arrays, a map-style Dataset of (input, label) pairs, or a
     `Split`. Without `valid`, the learner holds out a share of `train`; without `test`, nothing is measured.
+    `about` says in JSON values what the task is made of: counts and normalisation, and whatever was given
+    (set, classes, notes).
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class Task:
         *,
         classes: int | None = None,
         inputs: Inputs | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         if not name:
             raise HatrackError("a task needs a name that is not empty, got ''.")
@@ -136,9 +142,20 @@ class Task:
         self.inputs = inputs or Inputs()
         self.classes = classes if classes is not None else self._count_classes()
         self._check_labels()
+        self.about: dict[str, Any] = {**self._facts(), **(about or {})}
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, classes={self.classes}, train={len(self.train)})"
+
+    def _facts(self) -> dict[str, Any]:
+        inputs = self.inputs
+        return {
+            "classes": self.classes,
+            **{part: len(split) for part, split in self._parts()},
+            "mean": None if inputs.mean is None else list(inputs.mean),
+            "std": None if inputs.std is None else list(inputs.std),
+            "permuted": inputs.permutation is not None,
+        }
 
     def _parts(self) -> Sequence[tuple[str, Split]]:
         named = (("train", self.train), ("valid", self.valid), ("test", self.test))
@@ -191,7 +208,19 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
     if isinstance(x, np.ndarray) and x.dtype == np.float64:
         x = x.astype(np.float32)
-    if isinstance(x, Tensor) and x.is_floating_point() and not bool(torch.isfinite(x).all()):
-        row = int((~torch.isfinite(x)).flatten(1).any(1).nonzero()[0])
+    row = _first_not_finite(x)
+    if row is not None:
         raise HatrackError(f"{where}: the input in row {row} is not finite.")
     return Split(x, y.long())
+
+
+def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:
+    if isinstance(x, Tensor):
+        if not x.is_floating_point():
+            return None
+        finite = torch.isfinite(x).reshape(len(x), -1).all(1).numpy(force=True)
+    else:
+        if not np.issubdtype(x.dtype, np.floating):
+            return None
+        finite = np.isfinite(x).reshape(len(x), -1).all(1)
+    return None if finite.all() else int(finite.argmin())

@@ -1,0 +1,81 @@
+"""HAT's mixture: eight image sets as eight tasks, in an order shuffled by the seed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from hatrack.data.pictures import load
+from hatrack.data.rows import hold_out_as_hat, shuffled
+from hatrack.data.sets import SETS
+from hatrack.data.split import tasks_of
+from hatrack.data.task import Task
+from hatrack.errors import HatrackError, unknown
+
+# The published numbering, on which the order of a seed rests.
+MEMBERS = ("cifar10", "cifar100", "mnist", "svhn", "fashion_mnist", "gtsrb", "facescrub", "notmnist")
+SIDE = 32
+VALID = 0.15
+
+
+def mixture(
+    seed: int,
+    data: str | os.PathLike[str] | None = None,
+    without: str | Sequence[str] = (),
+    replace: str | Mapping[str, str] | None = None,
+) -> list[Task]:
+    """Return the eight sets as 32×32×3 tasks; 28×28 grey pictures are zero-padded by 2 and repeated thrice.
+
+    `without` leaves members out ("facescrub,svhn" or a list); `replace` puts another set in a member's place
+    ("facescrub=yale_faces" or a mapping). The other members keep their order, and every task's notes say what
+    was changed.
+    """
+    left_out = _names(without)
+    stand_ins = _pairs(replace)
+    for member in (*left_out, *stand_ins):
+        if member not in MEMBERS:
+            raise unknown("member of mixture", member, MEMBERS)
+    for stand_in in stand_ins.values():
+        if stand_in not in SETS:
+            raise unknown("set", stand_in, SETS)
+    both = sorted(set(left_out) & set(stand_ins))
+    if both:
+        raise HatrackError(f"mixture cannot both leave out and replace {both[0]!r}; give one of the two.")
+    kept = [MEMBERS[position] for position in shuffled(len(MEMBERS), seed) if MEMBERS[position] not in left_out]
+    used = [stand_ins.get(member, member) for member in kept]
+    if not used or len(set(used)) < len(used):
+        raise HatrackError(f"mixture needs at least one set and no set twice, got {', '.join(used) or 'none'}.")
+    notes = [f"mixture without {member}" for member in left_out]
+    notes += [f"mixture with {stand_in} in place of {member}" for member, stand_in in stand_ins.items()]
+    return [_task(member, stand_ins.get(member), seed, data, notes) for member in kept]
+
+
+def _task(
+    member: str, stand_in: str | None, seed: int, data: str | os.PathLike[str] | None, notes: Sequence[str]
+) -> Task:
+    try:
+        pictures = load(stand_in or member, data, side=SIDE).rgb()
+    except HatrackError as error:
+        raise HatrackError(
+            f"{error} Or leave it out (without={member}), or put another set in its place "
+            f"(replace={member}=yale_faces)."
+        ) from error
+    name = member if stand_in is None else f"{stand_in} (for {member})"
+    classes = range(len(pictures.names))
+    return tasks_of(pictures, [classes], [name], lambda rows, _: hold_out_as_hat(rows, VALID, seed), notes)[0]
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
+
+
+def _pairs(given: str | Mapping[str, str] | None) -> dict[str, str]:
+    if not isinstance(given, str):
+        return dict(given or {})
+    pairs = {}
+    for item in _names(given):
+        member, sign, stand_in = (part.strip() for part in item.partition("="))
+        if not (member and sign and stand_in):
+            raise HatrackError(f"replace takes member=set, such as facescrub=yale_faces, got {item!r}.")
+        pairs[member] = stand_in
+    return pairs

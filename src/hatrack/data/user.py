@@ -1,0 +1,139 @@
+"""The user's own pictures: a folder of images per class, or Parquet in the Hugging Face image layout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
+from hatrack.data.decode import CHUNK, Frame, Shape, Table, from_parquet, natural_shape, read_bytes
+from hatrack.data.locate import split_files
+from hatrack.data.pictures import Pictures, from_stored
+from hatrack.data.rows import fixed_test
+from hatrack.data.task import Inputs
+from hatrack.errors import HatrackError
+
+SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+TESTS = ("test", "validation", "valid", "val")
+TEST_SHARE = 0.2
+
+
+def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures:
+    """Return the pictures of a folder: path/class/*.png, or path/train/class/*.png and path/test/class/*.png.
+
+    `shape` is (channels, height, width); every picture is scaled to it. Without it all pictures must have the
+    size of the first. Classes are numbered in the order of their names. Without a test part, 20 % of every
+    class tests, the same for every seed. Normalisation is measured on the training part.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise HatrackError(f"{root} is not a folder; give one that holds a folder of pictures per class.")
+    divided = (root / "train").is_dir()
+    home = root / "train" if divided else root
+    part, notes = _test_part([part for part in TESTS if divided and (root / part).is_dir()])
+    names = [place.name for place in _subfolders(home)]
+    if not names:
+        raise HatrackError(f"{home} holds no class; give a folder of pictures per class.")
+    train = _listed(home, names)
+    test = _listed(root / part, names) if part else []
+
+    def source() -> Source:
+        first = train[0][0]
+        frame = Frame(shape or natural_shape(str(first), read_bytes(first)), resize=shape is not None)
+        chunks = _chunks([*train, *test], frame)
+        return Source(len(train) + len(test), len(train), frame.result, chunks, {"names": names})
+
+    files = fingerprint([file for file, _ in (*train, *test)])
+    identity = {"kind": "folder", "files": files, "trained": len(train), "names": names, "shape": shape}
+    return _pictures(root, stored(f"folder-{root.name}", identity, source), notes)
+
+
+def parquet(
+    path: str | os.PathLike[str],
+    shape: Shape | None = None,
+    label: str | None = None,
+    classes: int | None = None,
+) -> Pictures:
+    """Return the pictures of a folder with train-*.parquet (and test-*.parquet), as the hub has them.
+
+    `label` names the label column (else `label` or `fine_label`); `classes` is needed where the file does not
+    name its classes. `shape`, the test part and normalisation are as for `folder`.
+    """
+    root = Path(path)
+    place = next((where for where in (root, root / "data") if split_files(where, "train")), None)
+    if place is None:
+        raise HatrackError(f"{root}: no train-*.parquet; give the folder that holds the files.")
+    train = split_files(place, "train")
+    part, notes = _test_part([part for part in TESTS if split_files(place, part)])
+    test = split_files(place, part) if part else []
+
+    def source() -> Source:
+        trained, tested = ([Table.open(file, label) for file in files] for files in (train, test))
+        count = classes or len(trained[0].names or ())
+        if not count:
+            raise HatrackError(f"{train[0]}: the file does not name its classes; give parquet(..., classes=N).")
+        frame = Frame(shape or _first_shape(trained[0]), resize=shape is not None)
+        return from_parquet(trained, tested, frame, count)
+
+    files = fingerprint([*train, *test])
+    identity = {
+        "kind": "parquet",
+        "files": files,
+        "trained": len(train),
+        "shape": shape,
+        "label": label,
+        "classes": classes,
+    }
+    return _pictures(root, stored(f"parquet-{root.name}", identity, source), notes)
+
+
+def _test_part(present: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the part that tests, and a note for every other one: validation is held out from training."""
+    if not present:
+        return None, [f"no test part: {TEST_SHARE:.0%} of every class of the training pictures tests"]
+    return present[0], [f"its part {part!r} is not used" for part in present[1:]]
+
+
+def _pictures(root: Path, held: Stored, notes: Sequence[str]) -> Pictures:
+    # A channel without any contrast would divide by zero.
+    inputs = Inputs(tuple(held.record["mean"]), tuple(std or 1.0 for std in held.record["std"]))
+    pictures = replace(from_stored(root.name, held, inputs), notes=tuple(notes))
+    if len(pictures.test):
+        return pictures
+    train, test = fixed_test(pictures.y, TEST_SHARE)
+    return replace(pictures, train=train, test=test)
+
+
+def _subfolders(home: Path) -> list[Path]:
+    return sorted(place for place in home.iterdir() if place.is_dir() and not place.name.startswith("."))
+
+
+def _listed(home: Path, names: Sequence[str]) -> list[tuple[Path, int]]:
+    """Return (file, label) for every picture, class by class."""
+    strange = [place.name for place in _subfolders(home) if place.name not in names]
+    if strange:
+        raise HatrackError(f"{home / strange[0]}: no class of that name trains; there are {', '.join(names)}.")
+    listed = []
+    for label, name in enumerate(names):
+        place = home / name
+        files = sorted(file for file in place.glob("*") if file.suffix.lower() in SUFFIXES)
+        if not files:
+            raise HatrackError(f"{place}: class {label} ({name!r}) has no picture ({', '.join(sorted(SUFFIXES))}).")
+        listed += [(file, label) for file in files]
+    return listed
+
+
+def _chunks(listed: Sequence[tuple[Path, int]], frame: Frame) -> Iterator[tuple[Bytes, Labels]]:
+    for start in range(0, len(listed), CHUNK):
+        part = listed[start : start + CHUNK]
+        x = frame.chunk([(str(file), read_bytes(file)) for file, _ in part])
+        yield x, np.array([label for _, label in part], dtype=np.int64)
+
+
+def _first_shape(table: Table) -> Shape:
+    encoded, _ = next(table.encoded(1))
+    return natural_shape(*encoded[0])

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset
+
+from hatrack.data.task import Inputs, Split, Task
+from hatrack.errors import HatrackError
+
+X = np.arange(24, dtype=np.float32).reshape(6, 4)
+Y = [0, 1, 2, 0, 1, 2]
+
+
+class Pairs(Dataset[Any]):
+    """A map-style Dataset, with `targets` or without."""
+
+    def __init__(self, targets: list[int] | None) -> None:
+        if targets is not None:
+            self.targets = targets
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        return X[row], Y[row]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+@pytest.mark.parametrize("x", [X, X.tolist(), torch.from_numpy(X), X.astype(np.float64)])
+@pytest.mark.parametrize("y", [Y, np.array(Y), torch.tensor(Y, dtype=torch.int32)])
+def test_arrays_tensors_and_lists_make_the_same_task(x: Any, y: Any) -> None:
+    task = Task("t", train=(x, y), test=(x, y))
+    inputs, labels = task.train.on(torch.device("cpu"))
+    assert inputs.dtype == torch.float32
+    np.testing.assert_array_equal(inputs.numpy(), X)
+    assert labels.tolist() == Y
+    assert labels.dtype == torch.int64
+    assert (task.classes, len(task.train), task.valid) == (3, 6, None)
+
+
+def test_a_map_style_dataset_with_targets_needs_no_number_of_classes() -> None:
+    task = Task("t", train=Pairs(Y))
+    assert task.classes == 3
+    assert not task.train.resident
+    assert task.train.take(torch.tensor([4, 2])).dataset()[1][1] == 2
+    np.testing.assert_array_equal(task.train.first(2).numpy(), X[:2])
+
+
+def test_a_map_style_dataset_without_targets_needs_the_number_of_classes() -> None:
+    with pytest.raises(HatrackError, match="classes=N"):
+        Task("t", train=Pairs(None))
+    assert Task("t", train=Pairs(None), classes=3).train.labels is None
+
+
+def test_an_iterable_dataset_is_refused() -> None:
+    with pytest.raises(HatrackError, match="map-style"):
+        Task("t", train=Stream())
+
+
+def test_about_is_json_and_holds_counts_normalisation_and_what_was_given() -> None:
+    inputs = Inputs((0.5,), (0.25,), (1, 0, 3, 2))
+    task = Task("t", (X, Y), test=(X[:3], Y[:3]), inputs=inputs, about={"set": "toy", "notes": ["made up"]})
+    assert json.loads(json.dumps(task.about)) == {
+        "classes": 3,
+        "train": 6,
+        "test": 3,
+        "mean": [0.5],
+        "std": [0.25],
+        "permuted": True,
+        "set": "toy",
+        "notes": ["made up"],
+    }
+    assert Task("t", (X, Y)).about["mean"] is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("as_tensor", [True, False])
+def test_an_input_that_is_not_finite_is_named_with_its_row(bad: float, as_tensor: bool) -> None:
+    x = X.copy()
+    x[4, 1] = bad
+    with pytest.raises(HatrackError, match="row 4 is not finite"):
+        Task("t", (torch.from_numpy(x) if as_tensor else x, Y))
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ((X, Y[:5]), "6 inputs but 5 labels"),
+        ((X, [0.0] * 6), "labels must be one integer a sample"),
+        ((X, [Y] * 6), "labels must be one integer a sample"),
+        (X, "expected \\(inputs, labels\\)"),
+        ((X, [0, 1, -1, 0, 1, 1]), "label -1 in row 2 of train"),
+        ((X[:0], []), "holds no sample|labels must be"),
+    ],
+)
+def test_what_is_no_task_is_refused(train: Any, words: str) -> None:
+    with pytest.raises(HatrackError, match=words):
+        Task("t", train)
+
+
+def test_a_task_needs_a_name() -> None:
+    with pytest.raises(HatrackError, match="name"):
+        Task("", (X, Y))
+
+
+def test_preparation_scales_normalises_and_permutes_as_numpy_does() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (5, 3, 2, 2)).astype(np.uint8)
+    mean, std, order = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7), np.random.default_rng(1).permutation(12)
+    prepare = Inputs(mean, std, tuple(order.tolist())).on(torch.device("cpu"))
+    wanted = (x / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
+    wanted = wanted.reshape(5, -1)[:, order].reshape(x.shape)
+    np.testing.assert_allclose(prepare(torch.from_numpy(x)).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_need_mean_and_std_of_one_length() -> None:
+    with pytest.raises(HatrackError, match="same length"):
+        Inputs((0.5,), (0.1, 0.2))
+
+
+def test_a_split_takes_rows_of_rows_without_copying() -> None:
+    split = Split(X, torch.tensor(Y), torch.tensor([5, 3, 1]))
+    again = split.take(torch.tensor([2, 0]))
+    x, y = again.on(torch.device("cpu"))
+    np.testing.assert_array_equal(x.numpy(), X[[1, 5]])
+    assert y.tolist() == [1, 2]
+    assert len(again) == 2
