@@ -72,6 +72,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None 
 
 
 _MLP = {"net": "mlp"}
+_SMALL_MLP = {"net": "mlp", "widths": (400, 400)}
 _ALEXNET = {"net": "alexnet"}
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -81,13 +82,13 @@ BENCHMARKS: dict[str, Benchmark] = {
             "split-digits",
             "scikit-learn's 8×8 digits, 5 tasks of 2 classes; embedded, no download",
             splits.split_digits,
-            _MLP,
+            _SMALL_MLP,
         ),
         Benchmark(
             "permuted-digits",
             "scikit-learn's 8×8 digits under 10 pixel permutations; embedded, no download",
             permuted.permuted_digits,
-            _MLP,
+            _SMALL_MLP,
         ),
         Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", splits.split_mnist, _MLP),
         Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", splits.mnist2, _MLP),
