@@ -88,6 +88,12 @@ def _noise_task() -> Task:
     return Task("noise", Split(x, y), classes=CLASSES)
 
 
+def machine(device: torch.device) -> str:
+    """Name what a figure was measured on."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return f"float32, torch {torch.__version__}, {name}"
+
+
 def step_table(device: str = "auto", rounds: int = 15, steps: int = 3) -> str:
     """Return the table as text."""
     where = pick_device(device)
@@ -97,7 +103,6 @@ def step_table(device: str = "auto", rounds: int = 15, steps: int = 3) -> str:
         "HAT, second task (locked)": ready(HAT(lr=1e-4), where, 1),
     }
     timings = interleave(sides, rounds, steps, where)
-    name = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    head = f"AlexNet-like net, batch {BATCH}, float32, {name}; {rounds} interleaved rounds of {steps} steps"
+    head = f"AlexNet-like net, batch {BATCH}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"
     rows = [f"{t.side:<28}{t.milliseconds:>9.2f} ms a step{t.ratio:>9.3f} × plain SGD" for t in timings]
     return "\n".join([head, *rows])

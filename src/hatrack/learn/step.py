@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
@@ -25,7 +25,9 @@ def clip(gradients: Sequence[Tensor], limit: float) -> None:
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(everything)))
     if norm.device.type == "cpu" and bool(norm <= limit):
         return
-    torch._foreach_mul_(everything, torch.clamp(limit / (norm + 1e-6), max=1.0))
+    # A norm that is not finite scales nothing: zeros, those of locked entries above all, must stay zeros.
+    scale = torch.where(torch.isfinite(norm), torch.clamp(limit / (norm + 1e-6), max=1.0), 1.0)
+    torch._foreach_mul_(everything, scale)
 
 
 class Stepper:
@@ -36,6 +38,8 @@ class Stepper:
         self.optimizer = optimizer
         self.loss = torch.zeros((), device=method.model.device)
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if method.lock is not None:
+            method.lock.trust(optimizer)
 
     def epoch(self, batches: Iterable[Batch], steps: int) -> float:
         """Run one epoch and return its mean training loss: the only number that leaves the device."""
@@ -49,14 +53,22 @@ class Stepper:
 
     def step(self, batch: Batch) -> None:
         """Move the parameters by one batch."""
+        if isinstance(self.optimizer, LBFGS):  # evaluates the loss as often as its line search likes
+            loss: Any = self.optimizer.step(lambda: self._evaluate(batch))
+        else:
+            loss = self._evaluate(batch)
+            self.optimizer.step()
+        self.method.after_step()
+        self.loss.add_(loss.detach())
+
+    def _evaluate(self, batch: Batch) -> Tensor:
+        """Leave edited and clipped gradients behind, and return the loss."""
         self.optimizer.zero_grad()
         loss = self.method.loss(batch)
         loss.backward()
         self.method.after_backward()
         clip([p.grad for p in self._parameters if p.grad is not None], self.method.clip)
-        self.optimizer.step()
-        self.method.after_step()
-        self.loss.add_(loss.detach())
+        return loss
 
     def set_lr(self, ratio: float) -> None:
         """Multiply every group's learning rate."""

@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.masks.lock import Lock
 from hatrack.methods.hyper import check, hyper
 from hatrack.nets.model import Model
 
@@ -78,6 +79,7 @@ class Method:
         self.model = model
         self.clock = Clock(model.device)
         self.task = -1  # none yet; a loaded learner stands behind its last task
+        self.lock: Lock | None = None  # what protects old tasks, for methods that have such a thing
 
     def private(self) -> Mapping[str, Tensor]:
         """Return the tensors of the network that the coming task keeps for itself, with their values at its start."""
@@ -126,10 +128,14 @@ class Method:
         return cross_entropy(logits, y)
 
     def after_backward(self) -> None:
-        """Edit the gradients (before clipping)."""
+        """Edit the gradients (before clipping): apply the lock, if there is one."""
+        if self.lock is not None:
+            self.lock.on_gradients()
 
     def after_step(self) -> None:
         """Put right what the optimiser's step may have moved."""
+        if self.lock is not None:
+            self.lock.after_step()
 
     def end_task(self, feed: Feed) -> None:
         """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""

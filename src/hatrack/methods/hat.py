@@ -63,7 +63,6 @@ class HAT(Method):
         size = self.model.units.size
         self.embedding = nn.Parameter(torch.randn(size, generator=generator).to(self.model.device))
         self.taken = self._taken()
-        self.lock: Lock | None = None
         if self.masks:
             self.lock = Lock(self.model.parameters(), self._shared(self.taken))
 
@@ -85,15 +84,13 @@ class HAT(Method):
         return super().valid_loss(logits, y) + self.c * sparsity(gate(self.embedding, self.s_max), self.taken)
 
     def after_backward(self) -> None:
-        if self.lock is not None:
-            self.lock.on_gradients()
+        super().after_backward()
         assert self.embedding.grad is not None
         s = anneal(self.clock.fraction(), self.s_max)
         compensate(self.embedding.grad, self.embedding.detach(), s, self.s_max)
 
     def after_step(self) -> None:
-        if self.lock is not None:
-            self.lock.after_step()
+        super().after_step()
         self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
 
     def end_task(self, feed: Feed) -> None:

@@ -107,15 +107,13 @@ class PMask(Method):
         return super().valid_loss(logits, y) + self.c * sparsity(gate(self.embedding, self.s_max), self.taken)
 
     def after_backward(self) -> None:
-        if self.lock is not None:
-            self.lock.on_gradients()
+        super().after_backward()
         assert self.embedding.grad is not None
         s = anneal(self.clock.fraction(), self.s_max)
         compensate(self.embedding.grad, self.embedding.detach(), s, self.s_max)
 
     def after_step(self) -> None:
-        if self.lock is not None:
-            self.lock.after_step()
+        super().after_step()
         self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
 
     def end_task(self, feed: Feed) -> None:

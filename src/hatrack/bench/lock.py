@@ -1,0 +1,47 @@
+"""`hatrack bench lock`: what the lock alone adds to a training step, under plain SGD and under Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.optim import Adam, Optimizer
+
+from hatrack.bench.step import BATCH, interleave, machine, ready
+from hatrack.data.feed import Feed
+from hatrack.learn.learner import pick_device
+from hatrack.masks.lock import Lock
+from hatrack.methods.sgd import SGD
+
+OPEN = 0.5  # share of the units that count as taken: a quarter of the weights between them is locked
+
+
+@dataclass
+class Locked(SGD):
+    """Plain training with half of the units locked, and no gates."""
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        units = self.model.units
+        taken = (torch.rand(units.size, generator=generator) < OPEN).float().to(self.model.device)
+        self.lock = Lock(self.model.parameters(), units.used(taken))
+
+
+def _adam(parameters: Sequence[Tensor]) -> Optimizer:
+    return Adam(parameters, lr=1e-5, fused=True)
+
+
+def lock_table(device: str = "auto", rounds: int = 15, steps: int = 3) -> str:
+    """Return the table as text."""
+    where = pick_device(device)
+    lines = [f"AlexNet-like net, batch {BATCH}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"]
+    for name, factory in (("plain SGD", None), ("Adam", _adam)):
+        sides = {
+            name: ready(SGD(lr=1e-4), where, 0, factory),
+            f"{name} with lock": ready(Locked(lr=1e-4), where, 0, factory),
+        }
+        timings = interleave(sides, rounds, steps, where)
+        lines += [f"{t.side:<28}{t.milliseconds:>9.2f} ms a step{t.ratio:>9.3f} × without" for t in timings]
+    return "\n".join(lines)
