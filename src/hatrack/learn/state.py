@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
+from hatrack import atomic
 from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 
 PAGE = "learner.json"
 SCHEMA = 1
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write under a temporary name, flush to disk, then rename: readers see the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def environment() -> dict[str, str]:
@@ -79,7 +69,7 @@ def save(learner: Learner, folder: Path) -> None:
         "environment": environment(),
         "files": files,
     }
-    write_atomically(folder / PAGE, json.dumps(page, indent=1).encode())
+    atomic.write(folder / PAGE, json.dumps(page, indent=1).encode())
     named = {f["name"] for f in files.values()} | {PAGE}
     for path in folder.iterdir():
         if path.name not in named and path.suffix in (".safetensors", ".tmp"):
@@ -96,7 +86,7 @@ def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) ->
     digest = hashlib.sha256(data).hexdigest()
     entry = {"name": f"{kind}-{digest[:12]}.safetensors", "sha256": digest}
     if not (folder / entry["name"]).exists():
-        write_atomically(folder / entry["name"], data)
+        atomic.write(folder / entry["name"], data)
     learner.stored[(folder, kind)] = (key, entry)
     return entry
 
@@ -124,6 +114,13 @@ def _live_tensors(learner: Learner) -> dict[str, Tensor]:
     if learner._fit is not None:
         tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
     return tensors
+
+
+def input_shape(folder: Path) -> tuple[int, ...] | None:
+    """Return the shape of one input of a saved learner, so that its network can be built again without its data."""
+    entry = _read_page(folder)["files"]["tasks"]
+    tensors = _read_tensors(folder, entry, check=False, tampered=[])
+    return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
 
 
 def load(

@@ -9,9 +9,9 @@ __all__ = ["write"]
 
 def write(run_folder: Path) -> Path:
     """Write `report.html` into a finished run's folder, in place of an older one, and return its path."""
+    from hatrack import atomic
     from hatrack.report.page import page
     from hatrack.report.read import read
-    from hatrack.runs import atomic
 
     target = run_folder / "report.html"
     atomic.write(target, page(read(run_folder)))

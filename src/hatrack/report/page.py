@@ -138,7 +138,18 @@ def _accuracy(run: Run) -> str:
         "The dashed line is the average over the tasks learned so far.",
         half=half,
     )
-    return row(matrix, lines)
+    ratios = run.result.metrics.get("rho_each")
+    return row(matrix, lines) + (row(_ratio(ratios)) if ratios else "")
+
+
+def _ratio(ratios: list[float]) -> str:
+    return figure(
+        "Forgetting ratio ρ over the sequence",
+        plots.ratio_over_tasks(ratios),
+        "0: as good as a network trained jointly on all tasks so far. −1: no better than guessing. "
+        "Taken against the joint and the random run of the same seed.",
+        half=True,
+    )
 
 
 def _capacity(run: Run) -> str:
@@ -231,12 +242,26 @@ _MEANINGS = {
     "fwt": "forward transfer: what earlier tasks gave a new one, against learning it alone",
     "forgetting": "mean loss of accuracy on old tasks",
     "rho": "forgetting ratio ρ: 0 matches joint training, −1 is no better than guessing",
+    "ncl": "difference to plain fine-tuning (NCL) in average accuracy",
+    "acc_weighted": "average accuracy, weighted by the size of the test sets",
+    "bwt_weighted": "backward transfer, weighted by the size of the test sets",
 }
 
 
 def _measures(run: Run) -> str:
-    rows = [(key, _MEANINGS.get(key, ""), _measure(value)) for key, value in run.result.metrics.items()]
+    metrics = run.result.metrics
+    waiting: dict[str, list[str]] = metrics.get("missing") or {}
+    rows = [
+        (key, meaning, _waits(waiting[key]) if key in waiting else _measure(metrics.get(key)))
+        for key, meaning in _MEANINGS.items()
+        if key in metrics
+    ]
     return "<h3>Measures</h3>" + table("measures", ["Name", "Meaning", "Value"], rows, numbers=1)
+
+
+def _waits(methods: list[str]) -> str:
+    """Name the runs that a measure needs; `hatrack report RUN --against RUN` takes them."""
+    return "needs runs of " + ", ".join("sgd" if method == "ncl" else method for method in methods)
 
 
 def _measure(value: Any) -> str:
@@ -244,7 +269,7 @@ def _measure(value: Any) -> str:
     if number is not None:
         exact = f"{number:.0f}" if number == int(number) else f"{number:.4f}"
         return exact.replace("-", "−")
-    return DASH if value is None or isinstance(value, float) else str(value)
+    return DASH
 
 
 def _settings(settings: dict[str, Any]) -> str:

@@ -89,6 +89,27 @@ def capacity_over_tasks(total: Sequence[float], layers: Mapping[str, Sequence[fl
     return _lines_over_tasks("Capacity used", "layer", lines, np.asarray(total, np.float64), "all layers", 0.0)
 
 
+def ratio_over_tasks(rho: Sequence[float]) -> str:
+    """Draw the forgetting ratio ρ^{≤t} after each task: 0 is joint training, −1 guessing."""
+    values = np.asarray(rho, np.float64)
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(0, color=fig.INK, linewidth=0.8)
+        axes.plot(
+            values, color=fig.order_colours(1)[0], marker="o" if len(values) <= FIGURES_UP_TO else "", markersize=4
+        )
+        axes.set_ylim(min(-0.1, float(np.nanmin(values)) - 0.05), max(0.05, float(np.nanmax(values)) + 0.05))
+        axes.set_xlim(-0.3, max(len(values) - 0.7, 0.3))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        fig.task_ticks(axes, [""] * len(values), "x", named=False)
+        axes.set_xlabel("after learning task")
+
+    return fig.draw("Forgetting ratio over the sequence", fig.HALF, 3.1, paint)
+
+
 def _lines_over_tasks(
     label: str, noun: str, lines: Mapping[str, Floats], whole: Floats, whole_name: str, bottom: float
 ) -> str:

@@ -1,0 +1,225 @@
+"""The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import Annotated, Any
+
+import typer
+
+from hatrack import __version__
+from hatrack.errors import HatrackError
+from hatrack.show.usage import UsageError, restated
+
+app = typer.Typer(
+    name="hatrack",
+    help="Teach one network a growing list of tasks, and prove that none of the old ones changed.",
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+bench = typer.Typer(help="Measure speed.", invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def run(
+    method: Annotated[str | None, typer.Option(help="See: hatrack list methods. [default: hat]")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="See: hatrack list benchmarks. [default: split-digits]")] = None,
+    net: Annotated[str | None, typer.Option(help="See: hatrack list nets. [default: the benchmark's]")] = None,
+    seed: Annotated[str | None, typer.Option(metavar="N", help="Decides everything random. [default: 0]")] = None,
+    epochs: Annotated[str | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
+    batch_size: Annotated[str | None, typer.Option(metavar="N", help="Samples a step. [default: 64]")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark; repeatable."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to make for the run. [default: in runs/]")] = None,
+) -> None:
+    """Learn a benchmark (without options: HAT on split-digits)."""
+    from hatrack.runs import folder, spec, values
+    from hatrack.runs.setup import prepare
+
+    words = {"method": method, "benchmark": benchmark, "net": net, "device": device, "data": data}
+    numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
+    given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
+    resolved = spec.resolve(given, [values.parse(word) for word in settings or []])
+    setup = prepare(resolved)
+    with folder.create(resolved.toml(), out, resolved.name) as made:
+        _carry_out(setup, made)
+
+
+@app.command()
+def resume(path: Run) -> None:
+    """Go on with a run that was stopped, from its last finished epoch."""
+    from hatrack.runs import folder, spec
+    from hatrack.runs.runner import finished
+    from hatrack.runs.setup import prepare
+
+    with folder.open_run(path) as opened:
+        result = finished(opened)
+        if result is not None:
+            print("This run was already finished.")
+            _summarise(result, path)
+            return
+        _carry_out(prepare(spec.read(opened.spec), opened.checkpoint), opened)
+
+
+@app.command()
+def verify(path: Run) -> None:
+    """Prove that finished tasks still answer as they did, bit for bit."""
+    from hatrack.runs.verify import verify_run
+
+    found = verify_run(path)
+    print(found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    path: Run,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="A run of joint, random, one or sgd on the same tasks; repeatable."),
+    ] = None,
+) -> None:
+    """Write report.html again; --against adds the measures that need other runs."""
+    from hatrack.report import write
+    from hatrack.runs.folder import require
+    from hatrack.runs.references import complete
+
+    if against:
+        complete(require(path), [require(other) for other in against])
+    print(write(require(path)))
+
+
+@app.command()
+def explain(
+    net: Annotated[str, typer.Argument(metavar="NET", help="See: hatrack list nets.", show_default=False)],
+    shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
+) -> None:
+    """Show a net's unit map: what is gated, locked, kept per task, frozen."""
+    from hatrack.show.explain import explain_net
+
+    print(explain_net(net, shape))
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets", show_default=False)],
+    json: Json = False,
+) -> None:
+    """List what --method, --benchmark or --net accept, and --set."""
+    from hatrack.show import lists
+
+    if json:
+        from json import dumps
+
+        print(dumps(lists.entries(kind), ensure_ascii=False, indent=2))
+    else:
+        print(lists.text(kind, _width()))
+
+
+@bench.command("step")
+def bench_step(
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+) -> None:
+    """Time a training step of HAT against plain SGD."""
+    from hatrack.bench.step import step_table
+
+    print(step_table(device))
+
+
+@bench.command("lock")
+def bench_lock() -> None:
+    """Time what the lock alone adds to a step."""
+    from hatrack.bench.lock import lock_table
+
+    print(lock_table())
+
+
+def _carry_out(setup: Any, folder: Any) -> None:
+    from hatrack.runs.runner import execute
+    from hatrack.show.progress import progress
+
+    try:
+        with progress() as listener:
+            result = execute(setup, folder, listener)
+    except KeyboardInterrupt:
+        raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
+    _summarise(result, folder.path)
+
+
+def _summarise(result: dict[str, Any], path: Path) -> None:
+    from hatrack.show.summary import summary
+
+    print(f"\n{summary(result, path, _width())}")
+
+
+def _width() -> int:
+    return get_terminal_size().columns
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"hatrack {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _hatrack(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    _help_without_command(context)
+
+
+@bench.callback()
+def _bench(context: typer.Context) -> None:
+    _help_without_command(context)
+
+
+def _help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code: 0 done, 1 failed or drifted, 2 bad input, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
+    try:
+        code = app(arguments, prog_name="hatrack", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except HatrackError as error:
+        return _complain(str(error), 2)
+    except UsageError as error:
+        return _complain(str(restated(error)), 2)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _complain(f"{error.strerror or error}{where}", 1)
+
+
+def _complain(line: str, code: int) -> int:
+    if code == 130 and sys.stderr.isatty():
+        print(file=sys.stderr)  # the terminal has written ^C
+    print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""A run's folder: which file is where, how it comes into being, and the lock that keeps a second process out.
+
+A folder appears under its name in one step with `spec.toml` already inside: it is made under a temporary name
+beside it and renamed, which the system refuses where a run already stands.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from difflib import get_close_matches
+from itertools import count
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Self
+
+from hatrack import atomic
+from hatrack.errors import HatrackError
+
+
+class Folder:
+    """A run's folder; where it holds the lock, this process alone may write in it until it closes or dies."""
+
+    def __init__(self, path: Path, lock: int | None = None) -> None:
+        self.path = path
+        self._lock = lock
+
+    @property
+    def spec(self) -> Path:
+        """Every resolved setting, as TOML."""
+        return self.path / "spec.toml"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON line an epoch and one a finished task."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """The outcome; it exists only when the run is finished."""
+        return self.path / "result.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """What the learner saved after the last finished epoch."""
+        return self.path / "checkpoint"
+
+    @property
+    def masks(self) -> Path:
+        """The gates of every finished task, where the method has any."""
+        return self.path / "masks.safetensors"
+
+    @property
+    def report(self) -> Path:
+        """The self-contained page."""
+        return self.path / "report.html"
+
+    def close(self) -> None:
+        """Let other processes in."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create(spec: str, out: Path | None, name: str) -> Folder:
+    """Make the folder `out` holding the text `spec`; without `out`, runs/<name>, then runs/<name>-2, -3, …"""
+    first = out if out is not None else Path("runs") / name
+    try:
+        first.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot(first, error) from None
+    for path in [first] if out is not None else _names(first):
+        try:
+            return _make(path, spec)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _cannot(path, error) from None
+    raise HatrackError(
+        f"{str(out)!r} already holds something; to go on with a run there: hatrack resume {out}; "
+        f"otherwise choose another --out."
+    )
+
+
+def open_run(path: Path) -> Folder:
+    """Open and lock the folder of an existing run."""
+    require(path)
+    folder = Folder(path, _lock(path))
+    for file in (folder.spec, folder.masks, folder.result, folder.report):
+        for leftover in path.glob(f".{file.name}.*"):
+            leftover.unlink()  # a killed process was writing it
+    return folder
+
+
+def require(path: Path) -> Path:
+    """Return `path` if a run stands there, else raise."""
+    if not path.is_dir():
+        raise HatrackError(f"no run at {str(path)!r}: there is no such folder.{_nearby(path)}")
+    if not (path / "spec.toml").is_file():
+        raise HatrackError(f"no run at {str(path)!r}: the folder holds no spec.toml.{_nearby(path)}")
+    return path
+
+
+def _cannot(path: Path, error: OSError) -> HatrackError:
+    return HatrackError(f"cannot make the run folder {str(path)!r}: {error.strerror}; choose another --out.")
+
+
+def _names(first: Path) -> Iterator[Path]:
+    yield first
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")
+
+
+def _make(path: Path, spec: str) -> Folder:
+    if path.exists() and path.samefile(Path.cwd()):
+        raise HatrackError(f"a run needs a folder of its own, got the current one ({str(path)!r}).")
+    if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise FileExistsError(path)
+    draft = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
+    with ExitStack() as undo:
+        draft.mkdir()
+        undo.callback(shutil.rmtree, draft, ignore_errors=True)
+        lock = _lock(draft)
+        undo.callback(os.close, lock)
+        atomic.write(draft / "spec.toml", spec)
+        _rename(draft, path)
+        undo.pop_all()
+    return Folder(path, lock)
+
+
+def _rename(draft: Path, path: Path) -> None:
+    """Give the folder its name; the system allows that where nothing or an empty folder stands."""
+    try:
+        os.rename(draft, path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(path) from None
+        raise
+    atomic.flush(path.parent)
+
+
+def _lock(path: Path) -> int:
+    handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(handle, 32).decode(errors="replace").strip()
+        os.close(handle)
+        raise HatrackError(
+            f"{str(path)!r} is in use by another hatrack process{f' (id {holder})' if holder else ''}; "
+            f"wait for it or stop it first."
+        ) from None
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{os.getpid()}\n".encode())
+    return handle
+
+
+def _nearby(path: Path) -> str:
+    """Name the run whose path is nearest, if there is one."""
+    try:
+        runs = sorted(p.name for p in path.parent.iterdir() if (p / "spec.toml").is_file())
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, runs, n=1, cutoff=0.4)
+    return f" Did you mean {str(path.parent / near[0])!r}?" if near else ""

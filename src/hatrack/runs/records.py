@@ -1,0 +1,112 @@
+"""metrics.jsonl: the spec, then one line an epoch and one a finished task, in an order that survives kills.
+
+Every line has a place: (task, epoch), a task's own line coming after all its epochs. Writing a line first
+cuts off whatever stands at that place or later. A line is written before the checkpoint that covers it, so a
+killed process leaves at most lines that its checkpoint knows nothing of; the resumed run arrives at the same
+place and cuts them off.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hatrack.errors import HatrackError
+
+Place = tuple[int, float]
+
+
+class Records:
+    """The lines of one metrics.jsonl, in memory and on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines: list[tuple[Place, int, dict[str, Any]]] = []
+        whole = self._read(path) if path.exists() else 0
+        self._file = open(path, "ab")  # noqa: SIM115  held open for the whole run
+        self._file.seek(self._file.truncate(whole))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run had taken at the last line."""
+        return float(self._lines[-1][2]["seconds"]) if self._lines else 0.0
+
+    def start(self, spec: Mapping[str, Any]) -> None:
+        """Write the spec as the first line; where one stands already, it must say the same."""
+        if not self._lines:
+            self._write((-1, 0), {"event": "spec", "spec": dict(spec), "seconds": 0.0})
+        recorded = self._lines[0][2].get("spec")
+        if recorded != spec:
+            changed = sorted(key for key in spec if not recorded or recorded.get(key) != spec[key])
+            raise HatrackError(
+                f"spec.toml was changed after the run had started ({', '.join(changed)}); put it back, or "
+                f"start a new run with these settings."
+            )
+
+    def epoch(self, task: int, epoch: int, fields: Mapping[str, Any]) -> None:
+        """Write the line of one epoch (counted from 1)."""
+        self._write((task, epoch), {"event": "epoch", "task": task, "epoch": epoch, **fields})
+
+    def task(self, task: int, fields: Mapping[str, Any]) -> None:
+        """Write the line of a finished task."""
+        self._write((task, math.inf), {"event": "task", "task": task, **fields})
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the lines of the finished tasks, in order."""
+        return [line for (_, epoch), _, line in self._lines if epoch == math.inf]
+
+    def epochs(self, task: int) -> int:
+        """Return how many epochs of `task` are on record."""
+        return sum(place[0] == task and place[1] != math.inf for place, _, _ in self._lines)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, place: Place, line: dict[str, Any]) -> None:
+        while self._lines and self._lines[-1][0] >= place:
+            self._file.seek(self._file.truncate(self._lines.pop()[1]))
+        start = self._file.tell()
+        clean = {key: _finite(value) for key, value in line.items()}
+        self._file.write(json.dumps(clean, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._lines.append((place, start, clean))
+
+    def _read(self, path: Path) -> int:
+        """Take in the complete lines and return where they end; a killed writer may have left half of one."""
+        start = 0
+        for number, raw in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                line = json.loads(raw)
+                self._lines.append((_place(line), start, line))
+            except (ValueError, KeyError, TypeError):
+                raise HatrackError(
+                    f"{path}, line {number} is not a record of a run: {_short(raw)!r}; start the run again."
+                ) from None
+            start += len(raw)
+        return start
+
+
+def _place(line: Mapping[str, Any]) -> Place:
+    if line["event"] == "spec":
+        return (-1, 0)
+    return int(line["task"]), math.inf if line["event"] == "task" else int(line["epoch"])
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: a loss that blew up is recorded as null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _short(raw: bytes) -> str:
+    text = raw.decode(errors="replace").strip()
+    return text if len(text) <= 60 else text[:57] + "..."

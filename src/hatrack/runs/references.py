@@ -1,0 +1,61 @@
+"""Figures that need other runs: forward transfer (one), ρ (joint and random), the difference to NCL (sgd).
+
+The other runs must have learned the same tasks with the same network and seed; then their accuracies are taken as
+references and the run's measures are completed, in result.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hatrack import atomic
+from hatrack.errors import HatrackError
+from hatrack.measure import diagonal, summary
+from hatrack.runs.folder import open_run
+from hatrack.runs.result import dumps, sizes
+
+# Which reference of `measure.summary` a method's run serves as, and whether the whole matrix or its diagonal counts.
+SERVES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "one": ("one", diagonal),
+    "random": ("random", diagonal),
+    "joint": ("joint", list),
+    "sgd": ("ncl", list),
+}
+SAME = ("benchmark", "benchmark_options", "net", "net_options", "seed")
+
+
+def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
+    """Return the run's result with all measures that the runs in `against` make possible, and store it."""
+    result = _read(run)
+    given: dict[str, Any] = {}
+    for path in against:
+        other = _read(path)
+        method = other["spec"]["method"]
+        if method not in SERVES:
+            raise HatrackError(f"{path} is a run of {method!r}; references are runs of {', '.join(SERVES)}.")
+        for key in SAME:
+            if other["spec"][key] != result["spec"][key]:
+                raise HatrackError(
+                    f"{path} cannot serve {run} as a reference: its {key} is {other['spec'][key]!r}, not "
+                    f"{result['spec'][key]!r}."
+                )
+        name, take = SERVES[method]
+        given[name] = take(other["accuracy"])
+    result["metrics"] = summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)
+    with open_run(run) as folder:
+        atomic.write(folder.result, dumps(result))
+    return result
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / "result.json"
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise HatrackError(f"{run} has no {path.name}: finish it with `hatrack resume {run}`.") from None
+    except ValueError as error:
+        raise HatrackError(f"{path} is not valid JSON ({error}).") from None
+    return result

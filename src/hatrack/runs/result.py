@@ -1,0 +1,55 @@
+"""result.json: the outcome of a finished run. Apart from its times it is a function of the spec alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hatrack import __version__
+from hatrack.data.task import Task
+from hatrack.measure import summary
+from hatrack.runs.setup import Setup
+
+SCHEMA = 1
+
+
+def assemble(setup: Setup, accuracy: Sequence[Sequence[float]], seconds: float) -> dict[str, Any]:
+    """Return what result.json holds; a field that the method has no value for is None."""
+    learner = setup.learner
+    tasks = [_facts(task) for task in setup.tasks]
+    return {
+        "schema": SCHEMA,
+        "hatrack": __version__,
+        "spec": setup.spec.model_dump(),
+        "tasks": tasks,
+        "accuracy": [list(row) for row in accuracy],
+        "metrics": summary(accuracy, sizes=sizes(tasks)),
+        "capacity": learner.capacity(),
+        "reuse": learner.reuse(),
+        "guarantee": learner.method.guarantee,
+        "parameters": learner.parameters_count,
+        "seconds": seconds,
+        "device": setup.spec.device,
+    }
+
+
+def sizes(tasks: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the number of test samples of every task."""
+    return [task["test"] for task in tasks]
+
+
+def dumps(result: Mapping[str, Any]) -> str:
+    """Return the text of result.json, a line a field."""
+    lines = (
+        f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
+        for key, value in result.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    """Return the task's name, the sizes of its parts, and all else it says about itself."""
+    parts = {"train": task.train, "valid": task.valid, "test": task.test}
+    counts = {name: 0 if part is None else len(part) for name, part in parts.items()}
+    return {"name": task.name, "classes": task.classes, **counts, **task.about}

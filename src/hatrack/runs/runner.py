@@ -1,0 +1,92 @@
+"""Carry a run out: for each task learn, evaluate all tasks so far, record, checkpoint; then the result.
+
+Why a run killed at any moment ends like an undisturbed one: three things are written as it goes, each in one
+step: a line of metrics.jsonl, then the checkpoint that covers it, and at the end result.json. Resuming starts
+from the checkpoint; lines that it does not cover are written again over the old ones (see `records`). All of
+result.json but its times follows from the checkpoint and the lines of the finished tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import accumulate
+from time import monotonic
+from typing import Any
+
+from safetensors.torch import save
+
+from hatrack import atomic
+from hatrack.errors import HatrackError
+from hatrack.learn.fit import Epoch
+from hatrack.report import write as write_report
+from hatrack.runs.folder import Folder
+from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.records import Records
+from hatrack.runs.result import assemble, dumps
+from hatrack.runs.setup import Setup
+
+
+def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
+    """Do what is left of the run, leave its files in `folder` and return what result.json holds."""
+    records = Records(folder.metrics)
+    try:
+        _learn(setup, folder, listener, records)
+        return _finish(setup, folder, records)
+    finally:
+        records.close()
+
+
+def finished(folder: Folder) -> dict[str, Any] | None:
+    """Return what result.json holds, or None while there is none; a missing report is made good."""
+    if not folder.result.exists():
+        return None
+    if not folder.report.exists():
+        write_report(folder.path)
+    result: dict[str, Any] = json.loads(folder.result.read_text(encoding="utf-8"))
+    return result
+
+
+def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -> None:
+    spec, tasks, learner = setup.spec, setup.tasks, setup.learner
+    began = monotonic() - records.seconds
+
+    def record(epoch: Epoch) -> None:
+        fields = asdict(epoch) | {"seconds": monotonic() - began}
+        records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
+        learner.save(folder.checkpoint)
+        listener.epoch(epoch)
+
+    resumed = len(records) > 0
+    records.start(spec.model_dump(exclude={"data"}))
+    if len(records.tasks()) < learner.finished:
+        raise HatrackError(f"{folder.metrics} lacks finished tasks that the checkpoint has; start the run again.")
+    names = [task.name for task in tasks]
+    epochs = sum(learner.method.phases(spec.epochs))
+    listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
+    for index in range(learner.finished, len(tasks)):
+        learner.learn(tasks[index], on_epoch=record)
+        accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
+        seconds = monotonic() - began
+        records.task(index, {"name": names[index], "accuracy": accuracy, "seconds": seconds})
+        learner.save(folder.checkpoint)
+        capacity = learner.capacity()
+        used = capacity[-1]["total"] if capacity else None
+        listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))
+
+
+def _finish(setup: Setup, folder: Folder, records: Records) -> dict[str, Any]:
+    """Write masks, result and report; the masks first, because a result says that the run is finished."""
+    masks = setup.learner.masks()
+    if masks is not None:
+        atomic.write(folder.masks, save(masks))
+    result = assemble(setup, [line["accuracy"] for line in records.tasks()], records.seconds)
+    atomic.write(folder.result, dumps(result))
+    write_report(folder.path)
+    return result
+
+
+def _work(setup: Setup) -> list[int]:
+    """Return how many samples an epoch of each task goes through."""
+    sizes = [len(task.train) for task in setup.tasks]
+    return list(accumulate(sizes)) if setup.learner.method.needs_old_data else sizes

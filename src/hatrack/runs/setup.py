@@ -1,0 +1,70 @@
+"""From a spec to the things it names: the tasks, the network and the learner."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from hatrack.data.benchmarks import tasks
+from hatrack.data.task import Task
+from hatrack.errors import HatrackError
+from hatrack.learn.learner import Learner
+from hatrack.learn.seeds import noise
+from hatrack.learn.state import PAGE, load
+from hatrack.nets import build
+from hatrack.runs.spec import Spec
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run works with; `learner` stands where its checkpoint left it, if there was one."""
+
+    spec: Spec
+    tasks: list[Task]
+    learner: Learner
+
+
+def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
+    """Build everything `spec` asks for, writing nothing: whatever is wrong with it comes to light here."""
+    sequence = sequence_of(spec)
+    net, method = new_net(spec, sequence[0].train.first(1).shape[1:]), spec.new_method()
+    if checkpoint is None or not (checkpoint / PAGE).exists():
+        learner = Learner(
+            net, method, epochs=spec.epochs, batch_size=spec.batch_size, seed=spec.seed, device=spec.device
+        )
+        return Setup(spec, sequence, learner)
+    learner = load(checkpoint, net, method, device=spec.device)
+    if method.needs_old_data:
+        for task in sequence[: learner.finished]:
+            learner.remember(task)
+    return Setup(spec, sequence, learner)
+
+
+def sequence_of(spec: Spec) -> list[Task]:
+    """Return the spec's tasks."""
+    return tasks(spec.benchmark, seed=spec.seed, data=spec.data, **spec.benchmark_options)
+
+
+def new_net(spec: Spec, shape: Sequence[int]) -> nn.Module:
+    """Return the spec's network for inputs of `shape`, initialised from the seed."""
+    with noise(spec.seed, "net", device=torch.device("cpu")), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of empty layers; the check below says it in our words
+        try:
+            net = build(spec.net, shape, **spec.net_options)
+        except HatrackError:
+            raise
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise _cannot(spec, str(error).splitlines()[0]) from None
+    if any(parameter.numel() == 0 for parameter in net.parameters()):
+        raise _cannot(spec, "a layer would have no unit")
+    return net
+
+
+def _cannot(spec: Spec, why: str) -> HatrackError:
+    given = ", ".join(f"{key}={value}" for key, value in spec.net_options.items())
+    return HatrackError(f"net {spec.net!r} cannot be built with {given}: {why}.")

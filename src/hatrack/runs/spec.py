@@ -1,0 +1,161 @@
+"""A run's spec: every setting that decides its outcome, resolved and checked before anything is written.
+
+`resolve` is the one way to a spec, from the command line and from spec.toml alike; what it returns is
+complete, so that resolving it again gives the same.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.errors import HatrackError, unknown
+from hatrack.learn.learner import pick_device
+from hatrack.methods import METHODS
+from hatrack.methods.base import Method
+from hatrack.nets import NETS
+from hatrack.runs import accepted, toml, values
+
+TABLES = {"method": "settings", "net": "net_options", "benchmark": "benchmark_options"}
+"""Which table of spec.toml holds the settings of the method, the net and the benchmark."""
+
+
+class Spec(BaseModel):
+    """All settings of a run; the three dicts hold every setting that the method, net and benchmark have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    method: str = "hat"
+    benchmark: str = "split-digits"
+    net: str = "mlp"
+    seed: int = Field(default=0, ge=0)
+    epochs: int = Field(default=200, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    device: str = "auto"
+    data: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    net_options: dict[str, Any] = Field(default_factory=dict)
+    benchmark_options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder, unless the user gives one."""
+        return f"{self.benchmark}-{self.method}-{self.net}-s{self.seed}"
+
+    def new_method(self) -> Method:
+        """Return the method with its settings."""
+        return METHODS[self.method](**self.settings)
+
+    def toml(self) -> str:
+        """Return the text of spec.toml."""
+        return toml.dumps(self.model_dump())
+
+
+RUN_KEYS = tuple(key for key in Spec.model_fields if key not in TABLES.values())
+
+
+def read(path: Path) -> Spec:
+    """Return the spec that spec.toml at `path` holds."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        run = {key: value for key, value in document.items() if key not in TABLES.values()}
+        for key in run:
+            if key not in RUN_KEYS:
+                raise unknown("setting", key, RUN_KEYS)
+        return resolve(run, [*_tabled(document)])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, HatrackError) as error:
+        raise HatrackError(f"{path}: {error}") from None
+
+
+def _tabled(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings in the tables of spec.toml under their full names, such as net.dropout."""
+    for group, name in TABLES.items():
+        table = document.get(name, {})
+        if not isinstance(table, dict):
+            raise HatrackError(f"{name} must be a table, got {table!r}.")
+        yield from ((f"{group}.{key}", value) for key, value in table.items())
+
+
+def resolve(given: Mapping[str, Any], sets: Iterable[tuple[str, Any]] = ()) -> Spec:
+    """Return the complete spec for what was `given` (run keys; None: not given) and `sets` (any setting).
+
+    A setting that nobody gave takes the benchmark's default, else its own.
+    """
+    run = {key: value for key, value in given.items() if value is not None}
+    others: dict[str, Any] = {}
+    for key, value in sets:
+        home = run if key in RUN_KEYS else others
+        if key in home and home[key] != value:
+            raise HatrackError(f"{key} was given twice, as {home[key]!r} and as {value!r}; give it once.")
+        home[key] = value
+    benchmark = _known("benchmark", run.get("benchmark", Spec.model_fields["benchmark"].default), BENCHMARKS)
+    run = {**{k: v for k, v in benchmark.defaults.items() if k in RUN_KEYS}, **run}
+    spec = _checked(run)
+    method, _ = _known("method", spec.method, METHODS), _known("net", spec.net, NETS)
+    chosen = _chosen(spec, others, benchmark.defaults)
+    built = method(**chosen["method"])
+    chosen["method"] = {name: getattr(built, name) for name in chosen["method"]}
+    tables = {TABLES[group]: {k: values.plain(v) for k, v in found.items()} for group, found in chosen.items()}
+    return spec.model_copy(update=tables)
+
+
+def _chosen(spec: Spec, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a value for every setting of the method, the net and the benchmark."""
+    types = {
+        "method": accepted.of_method(spec.method),
+        "net": accepted.of_net(spec.net),
+        "benchmark": accepted.of_benchmark(spec.benchmark),
+    }
+    chosen: dict[str, dict[str, Any]] = {group: {} for group in types}
+    for key, value in given.items():
+        group, name = _place(key, types)
+        if name in chosen[group]:
+            raise HatrackError(f"{name} was given twice, as {name} and as {group}.{name}; give it once.")
+        chosen[group][name] = values.fit(key, value, types[group][name].type)
+    for group, settings in types.items():
+        for name, setting in settings.items():
+            if name not in chosen[group] and setting.required:
+                raise HatrackError(f"{group} {getattr(spec, group)!r} needs --set {name}=VALUE.")
+            chosen[group].setdefault(name, defaults.get(name, setting.default))
+    return chosen
+
+
+def _checked(run: Mapping[str, Any]) -> Spec:
+    fitted = {key: values.fit(key, value, Spec.model_fields[key].annotation) for key, value in run.items()}
+    try:
+        spec = Spec(**fitted)
+    except ValidationError as error:
+        raise values.complaint(error) from None
+    data = None if spec.data is None else str(Path(spec.data).expanduser().absolute())
+    return spec.model_copy(update={"data": data, "device": str(pick_device(spec.device))})
+
+
+_Entry = TypeVar("_Entry")
+
+
+def _known(kind: str, name: str, table: Mapping[str, _Entry]) -> _Entry:
+    if name not in table:
+        raise unknown(kind, name, table)
+    return table[name]
+
+
+def _place(key: str, types: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """Say whose setting `key` is, the method's, the net's or the benchmark's; `net.dropout` says it itself."""
+    prefix, dot, name = key.partition(".")
+    if dot and prefix in types:
+        if name not in types[prefix]:
+            raise unknown(f"setting of the {prefix}", name, types[prefix])
+        return prefix, name
+    homes = [group for group, settings in types.items() if key in settings]
+    if not homes:
+        raise unknown("setting", key, [*RUN_KEYS, *(name for settings in types.values() for name in settings)])
+    if len(homes) > 1:
+        raise HatrackError(
+            f"{key!r} is a setting of several parts; say which: {', '.join(f'{h}.{key}' for h in homes)}."
+        )
+    return homes[0], key

@@ -1,0 +1,78 @@
+"""The values of settings: read from `key=value` words, and fitted to the type a setting has."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from hatrack.errors import HatrackError
+
+
+def parse(word: str) -> tuple[str, Any]:
+    """Split `key=value`; the value is a TOML scalar, array or table, anything else is taken as plain text."""
+    key, equals, text = (part.strip() for part in word.partition("="))
+    if not (key and equals and text):
+        raise HatrackError(f"--set takes key=value, such as --set s_max=400, got {word!r}.")
+    return key, value_of(text)
+
+
+def fit(name: str, value: Any, annotation: Any) -> Any:
+    """Return `value` as `annotation` has it (a whole number where a float is due, a list for a tuple)."""
+    if value == "none" and NoneType in get_args(annotation):
+        return None
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise HatrackError(f"{name} must be finite, got {value!r}.") from None
+    try:
+        # As JSON, because there a list may stand for a tuple and still nothing else is converted.
+        fitted = TypeAdapter(annotation).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise complaint(error, name) from None
+    # A path must mean the same when the run is resumed from another folder.
+    return str(Path(fitted).expanduser().absolute()) if _is_path(annotation) else fitted
+
+
+def complaint(error: ValidationError, name: str = "") -> HatrackError:
+    """Put the first thing pydantic objects to into one line: the setting, what it must be, what was given."""
+    first = error.errors(include_url=False)[0]
+    steps = [f"[{step}]" if isinstance(step, int) else str(step) for step in first["loc"]]
+    place = (name + "".join(steps)) if name else "".join(steps)
+    expected = first["msg"].replace("Input should be", "must be").replace("valid array", "list such as [1, 2]")
+    return HatrackError(f"{place} {expected}, got {first['input']!r}.")
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with lists for tuples, as TOML and JSON give them back."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _is_path(annotation: Any) -> bool:
+    return any(get_origin(part) is os.PathLike for part in get_args(annotation))
+
+
+def value_of(text: str) -> Any:
+    """Return what a text stands for."""
+    if "\n" in text:
+        return text
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return _number(text)
+    return value if isinstance(value, bool | int | float | str | list | dict) else text
+
+
+def _number(text: str) -> float | str:
+    """Accept the numbers that TOML does not, such as .5 and 1., and leave every other text as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

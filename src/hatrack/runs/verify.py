@@ -1,0 +1,25 @@
+"""Verify a run on disk: its files, its locked weights and the stored logits of every finished task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hatrack.errors import HatrackError
+from hatrack.learn.proof import Verification
+from hatrack.learn.state import PAGE, input_shape, verify
+from hatrack.runs import folder
+from hatrack.runs.setup import new_net
+from hatrack.runs.spec import read
+
+
+def verify_run(path: Path) -> Verification:
+    """Return the verdict on the tasks that the run in `path` has finished so far."""
+    with folder.open_run(path) as opened:
+        spec = read(opened.spec)
+        verdict = None
+        if (opened.checkpoint / PAGE).exists():
+            shape = input_shape(opened.checkpoint)
+            verdict = None if shape is None else verify(opened.checkpoint, new_net(spec, shape), spec.device)
+    if verdict is None or not verdict.tasks:
+        raise HatrackError(f"{str(path)!r} has finished no task yet; go on with it: hatrack resume {path}")
+    return verdict

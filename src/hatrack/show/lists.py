@@ -1,0 +1,101 @@
+"""What `hatrack list` shows: the methods, benchmarks and nets there are, with their settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from json import dumps
+from textwrap import wrap
+from typing import Any
+
+from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.errors import unknown
+from hatrack.methods import METHODS
+from hatrack.methods.hyper import hyperparameters
+from hatrack.nets import NETS
+from hatrack.runs.accepted import Setting, of_benchmark, of_net
+from hatrack.runs.values import plain
+
+
+def entries(kind: str) -> list[dict[str, Any]]:
+    """Return all methods, benchmarks or nets as plain data."""
+    if kind not in _KINDS:
+        raise unknown("kind", kind, _KINDS)
+    table, describe = _KINDS[kind]
+    return [{"name": name, **describe(name)} for name in table]
+
+
+def text(kind: str, width: int) -> str:
+    """Return the same for reading: a line each, and below it what --set takes, with the defaults."""
+    found = entries(kind)
+    margin = " " * (max(len(entry["name"]) for entry in found) + 2)
+    lines: list[str] = []
+    for entry in found:
+        said = wrap(entry["summary"], width - len(margin))
+        lines.append(entry["name"].ljust(len(margin)) + said[0])
+        for line in [*said[1:], *_details(entry)]:
+            lines += wrap(line, width, initial_indent=margin, subsequent_indent=margin)
+    return "\n".join(lines)
+
+
+def _details(entry: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if "source" in entry:
+        kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
+        lines.append(f"{entry['family']}, {entry['source']}; {kept}")
+    if entry["settings"]:
+        lines.append("--set " + " ".join(f"{s['name']}={_shown(s['default'])}" for s in entry["settings"]))
+    return lines
+
+
+def _shown(value: Any) -> str:
+    """Return a default as --set takes it."""
+    return "none" if value is None else dumps(value).replace(" ", "").strip('"')
+
+
+def _method(name: str) -> dict[str, Any]:
+    method = METHODS[name]
+    facts = ("family", "source", "summary", "guarantee", "needs_old_data")
+    return {fact: getattr(method, fact) for fact in facts} | {
+        "settings": [
+            {
+                "name": h.name,
+                "type": h.type.__name__,
+                "default": plain(h.default),
+                "help": h.help,
+                "low": h.low,
+                "high": h.high,
+                "choices": plain(h.choices),
+            }
+            for h in hyperparameters(method).values()
+        ]
+    }
+
+
+def _benchmark(name: str) -> dict[str, Any]:
+    benchmark = BENCHMARKS[name]
+    return {
+        "summary": benchmark.summary,
+        "needs_data": benchmark.needs_data,
+        "defaults": {key: plain(value) for key, value in benchmark.defaults.items()},
+        "settings": _settings(of_benchmark(name)),
+    }
+
+
+def _net(name: str) -> dict[str, Any]:
+    about = sys.modules[NETS[name].__module__].__doc__ or ""
+    return {"summary": about.strip().splitlines()[0], "settings": _settings(of_net(name))}
+
+
+def _settings(settings: Mapping[str, Setting]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "default": None if s.required else plain(s.default), "required": s.required}
+        for name, s in settings.items()
+    ]
+
+
+_KINDS: dict[str, tuple[Iterable[str], Callable[[str], dict[str, Any]]]] = {
+    "methods": (METHODS, _method),
+    "benchmarks": (BENCHMARKS, _benchmark),
+    "nets": (NETS, _net),
+}

@@ -1,0 +1,86 @@
+"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, where the files are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hatrack.show.words import count, duration, percent
+
+NAME = 16
+"""Characters of a task's name shown beside the accuracy matrix."""
+CELL = 6
+"""Characters of one accuracy, with the space before it."""
+BAR = 30
+"""Characters of a full capacity bar."""
+
+FILES = {
+    "report.html": "the report: open it in a browser",
+    "result.json": "accuracy matrix, measures, capacity",
+    "metrics.jsonl": "every epoch",
+    "masks.safetensors": "the gates of every task",
+    "spec.toml": "every setting",
+    "checkpoint": "the learner: hatrack.load(folder, net)",
+}
+
+
+def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
+    """Return the text for a finished run (`result`: what result.json holds) whose folder is `path`."""
+    blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path)]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
+    names = [task["name"] for task in result["tasks"]]
+    labels = [f"{i:>3} {_cut(name, NAME)}" for i, name in enumerate(names, start=1)]
+    margin = max(map(len, labels))
+    columns = max(1, (width - margin) // CELL)
+    lines = ["Test accuracy after learning each task (row), on each task (column):"]
+    for first in range(0, len(names), columns):
+        shown = range(first, min(first + columns, len(names)))
+        lines.append(" " * margin + "".join(f"{i + 1:>{CELL}}" for i in shown))
+        for label, row in list(zip(labels, result["accuracy"], strict=True))[first:]:
+            lines.append(f"{label:<{margin}}" + "".join(_cell(row, i) for i in shown).rstrip())
+    return lines
+
+
+def _cell(row: Sequence[float | None], i: int) -> str:
+    if i >= len(row):
+        return ""
+    value = row[i]
+    return f"{'-' if value is None else format(value, '.3f'):>{CELL}}"
+
+
+def _figures(result: Mapping[str, Any]) -> list[str]:
+    metrics = result["metrics"]
+    shown = {"average accuracy": _figure(metrics["acc"]), "forgetting": _figure(metrics["forgetting"])}
+    if result["capacity"]:
+        shown["capacity used"] = percent(result["capacity"][-1]["total"])
+    shown["parameters"] = f"{result['parameters']:,}"
+    shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')} on {result['device']}"
+    return [f"{name:<17} {value}" for name, value in shown.items()]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _capacity(result: Mapping[str, Any]) -> list[str]:
+    if not result["capacity"]:
+        return []
+    layers: Mapping[str, float] = result["capacity"][-1]["layers"]
+    margin = max(map(len, layers), default=0)
+    lines = [f"Capacity used by layer, after {count(len(result['tasks']), 'task')}:"]
+    for name, share in layers.items():
+        lines.append(f"  {name:<{margin}} {percent(share):>8}  {'█' * round(BAR * share):·<{BAR}}")
+    return lines
+
+
+def _files(path: Path) -> list[str]:
+    there = {name: what for name, what in FILES.items() if (path / name).exists()}
+    return [f"Files in {path}:", *(f"  {name:<18} {what}" for name, what in there.items())]
+
+
+def _cut(name: str, length: int) -> str:
+    return name if len(name) <= length else name[: length - 1] + "…"
