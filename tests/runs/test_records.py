@@ -1,0 +1,87 @@
+"""metrics.jsonl keeps its order and its bytes, however often a run is cut off and goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from hatrack.errors import HatrackError
+from hatrack.runs.records import Records
+
+
+def write_run(path: Path, places: list[tuple[int, float]]) -> None:
+    records = Records(path)
+    records.start({"seed": 0})
+    for task, epoch in places:
+        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else {"seconds": 2.0}
+        records.task(task, fields) if epoch == math.inf else records.epoch(task, int(epoch), fields)
+    records.close()
+
+
+WHOLE = [(0, 1), (0, 2), (0, math.inf), (1, 1), (1, 2), (1, 3), (1, math.inf)]
+
+
+def test_lines_by_hand(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", [(0, 1), (0, math.inf)])
+    assert (tmp_path / "m").read_text().splitlines() == [
+        '{"event": "spec", "spec": {"seed": 0}, "seconds": 0.0}',
+        '{"event": "epoch", "task": 0, "epoch": 1, "loss": 0.1, "seconds": 1.0}',
+        '{"event": "task", "task": 0, "seconds": 2.0}',
+    ]
+
+
+@pytest.mark.parametrize("cut", range(len(WHOLE) + 1))
+@pytest.mark.parametrize("again", range(len(WHOLE) + 1))
+def test_going_on_from_any_place_gives_the_same_bytes(tmp_path: Path, cut: int, again: int) -> None:
+    write_run(tmp_path / "whole", WHOLE)
+    write_run(tmp_path / "cut", WHOLE[:cut])
+    write_run(tmp_path / "cut", WHOLE[min(cut, again) :])
+    assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_a_line_cut_off_anywhere_is_dropped(tmp_path: Path) -> None:
+    write_run(tmp_path / "whole", WHOLE)
+    whole = (tmp_path / "whole").read_bytes()
+    for length in range(len(whole)):
+        (tmp_path / "cut").write_bytes(whole[:length])
+        done = whole[:length].count(b"\n") - 1  # the spec's line is not in WHOLE
+        write_run(tmp_path / "cut", WHOLE[max(0, done) :])
+        assert (tmp_path / "cut").read_bytes() == whole
+
+
+def test_what_is_on_record(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE)
+    records = Records(tmp_path / "m")
+    assert [line["task"] for line in records.tasks()] == [0, 1]
+    assert [records.epochs(task) for task in (0, 1, 2)] == [2, 3, 0]
+    assert records.seconds == 2.0
+    assert len(records) == len(WHOLE) + 1
+    records.close()
+
+
+def test_losses_that_blew_up_are_null(tmp_path: Path) -> None:
+    records = Records(tmp_path / "m")
+    records.epoch(0, 1, {"a": math.nan, "b": math.inf, "seconds": 0.0})
+    records.close()
+    line = json.loads((tmp_path / "m").read_text())
+    assert line["a"] is None
+    assert line["b"] is None
+
+
+def test_a_changed_spec_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE)
+    records = Records(tmp_path / "m")
+    with pytest.raises(HatrackError, match=r"changed after the run had started \(seed\)"):
+        records.start({"seed": 1})
+    records.close()
+
+
+def test_a_foreign_line_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE)
+    with open(tmp_path / "m", "a") as file:
+        file.write("hello\n")
+    with pytest.raises(HatrackError, match="line 9 is not a record of a run: 'hello'"):
+        Records(tmp_path / "m")
