@@ -10,6 +10,10 @@ class HatrackError(ValueError):
     """Something was asked that cannot be done; the message says what was given, what is accepted, what to do."""
 
 
+class HatrackWarning(UserWarning):
+    """Something was done with more caution than hoped for; the message names the part and the reason."""
+
+
 def unknown(kind: str, given: str, accepted: Iterable[str]) -> HatrackError:
     """Build the error for a name that does not exist, with the nearest one that does."""
     names = sorted(accepted)

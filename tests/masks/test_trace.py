@@ -42,7 +42,8 @@ def test_alexnet_lock_repeats_filters_over_their_positions_after_the_flatten() -
     gates = {s.name: a[s.start : s.start + s.size] for s in units.sites}
     used = {name: value.numpy() for name, value in units.used(torch.from_numpy(a)).items()}
     assert used["conv1.weight"].shape == (64, 3, 4, 4)
-    np.testing.assert_array_equal(used["conv1.weight"], np.broadcast_to(gates["conv1"][:, None, None, None], (64, 3, 4, 4)))
+    first = np.broadcast_to(gates["conv1"][:, None, None, None], (64, 3, 4, 4))
+    np.testing.assert_array_equal(used["conv1.weight"], first)
     conv2 = hand_made_lock(gates["conv2"], gates["conv1"])
     np.testing.assert_array_equal(used["conv2.weight"], np.broadcast_to(conv2[:, :, None, None], (128, 64, 3, 3)))
     per_position = np.array([gates["conv3"][channel] for channel in range(256) for _ in range(4)])

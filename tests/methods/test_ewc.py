@@ -1,0 +1,98 @@
+"""EWC against its restatement in numpy: the Fisher, how it is merged, the penalty, and whole steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny import add_head, arrays, as_arrays, batch, begin, clipped, close, cross_entropy, feed, fisher, gradient
+from tiny import model as new_model
+from tiny import samples
+
+from hatrack.methods.ewc import EWC
+
+LR = 0.05
+
+
+def steps(method: EWC, task: int, seed: int, fish: dict | None, anchor: dict | None, count: int = 5) -> None:
+    """Train both on the same batches, and compare after every step."""
+    x, y = samples(seed, n=12)
+    stepper = begin(method, task, x, y)
+    p = arrays(method.model, task)
+    for _ in range(count):
+        stepper.step(batch(x, y))
+        g = gradient(p, x, y)
+        if fish is not None:
+            for name, f in fish.items():
+                g[name] = g[name] + method.lam * f * (p[name] - anchor[name])
+        p = {name: v - LR * clipped(g, method.clip)[name] for name, v in p.items()}
+        close(arrays(method.model, task), p, rtol=1e-8)
+
+
+@pytest.mark.parametrize("clip", [100.0, 0.3], ids=["unclipped", "clipped"])
+def test_three_tasks_equal_the_restatement(clip: float) -> None:
+    method, model = EWC(lr=LR, clip=clip, lam=50.0), new_model(heads=(3, 3, 3))
+    method.attach(model)
+    merged: dict | None = None
+    anchor: dict | None = None
+    for task in range(3):
+        steps(method, task, task, merged, anchor)
+        x, y = samples(10 + task, n=50)  # two batches of 20 and one of 10
+        method.end_task(feed(x, y, task))
+        new = fisher(arrays(model, task), x, y)
+        merged = new if merged is None else {n: (f + task * merged[n]) / (task + 1) for n, f in new.items()}
+        anchor = arrays(model)
+        close(as_arrays(method.weights), merged)
+        close(as_arrays(method.anchors), anchor)
+
+
+def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
+    method, model = EWC(lam=30.0), new_model(heads=(3,))
+    method.attach(model)
+    x, y = samples(1)
+    begin(method, 0, x, y)
+    method.end_task(feed(x, y))
+    anchor, fish = arrays(model), as_arrays(method.weights)
+    add_head(model, 3, seed=1)
+    begin(method, 1, x, y)
+    with torch.no_grad():
+        for p in model.net.parameters():
+            p.add_(0.3)
+    now = arrays(model)
+    penalty = 15.0 * sum((fish[n] * (now[n] - anchor[n]) ** 2).sum() for n in fish)
+    plain = cross_entropy(arrays(model, 1), x, y)
+    assert penalty > 1e-3
+    assert float(method.loss(batch(x, y)).detach()) == pytest.approx(plain + penalty, rel=1e-9)
+    with torch.no_grad():
+        logits = method.predict(torch.from_numpy(x), 1)
+    assert float(method.valid_loss(logits, torch.from_numpy(y))) == pytest.approx(plain + penalty, rel=1e-9)
+    method.end_task(feed(x, y, 1))
+    new = fisher(arrays(model, 1), x, y)
+    close(as_arrays(method.weights), {n: (new[n] + fish[n]) / 2 for n in new})
+
+
+def test_dropout_does_not_reach_the_fisher() -> None:
+    method, model = EWC(), new_model(heads=(3,), dropout=0.5)
+    method.attach(model)
+    x, y = samples(1)
+    begin(method, 0, x, y)
+    method.end_task(feed(x, y))
+    close(as_arrays(method.weights), fisher(arrays(model, 0), x, y))
+
+
+def test_the_papers_constants() -> None:
+    assert (EWC().lam, EWC().clip) == (5000.0, 100.0)
+
+
+def test_state_round_trip() -> None:
+    method, model = EWC(), new_model()
+    method.attach(model)
+    x, y = samples(1)
+    begin(method, 0, x, y)
+    method.end_task(feed(x, y))
+    other = EWC()
+    other.attach(new_model())
+    other.load_state(method.state())
+    close(as_arrays(other.weights), as_arrays(method.weights), rtol=0, atol=0)
+    close(as_arrays(other.anchors), as_arrays(method.anchors), rtol=0, atol=0)
+    assert np.all([" " not in key for key in method.state()])
