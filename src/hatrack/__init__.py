@@ -1,11 +1,54 @@
-"""One network, many hats: teach a PyTorch network a growing list of tasks and prove that no old one changed."""
+"""One network, many hats: teach a PyTorch network a growing list of tasks and prove that no old one changed.
 
-from hatrack.data.benchmarks import tasks
-from hatrack.data.task import Inputs, Task
-from hatrack.errors import HatrackError
-from hatrack.learn.learner import Learner
-from hatrack.learn.state import load
-from hatrack.methods.hat import HAT
+The public names are loaded when first used, so that `hatrack --help` need not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hatrack.data.benchmarks import tasks
+    from hatrack.data.task import Inputs, Task
+    from hatrack.errors import HatrackError, HatrackWarning
+    from hatrack.learn.learner import Learner
+    from hatrack.learn.state import load
+    from hatrack.masks.explain import explain
+    from hatrack.methods.hat import HAT
+    from hatrack.methods.pmask import PMask
 
 __version__ = "0.1.0"
-__all__ = ["HAT", "HatrackError", "Inputs", "Learner", "Task", "load", "tasks"]
+__all__ = [
+    "HAT",
+    "HatrackError",
+    "HatrackWarning",
+    "Inputs",
+    "Learner",
+    "PMask",
+    "Task",
+    "explain",
+    "load",
+    "tasks",
+]
+
+_HOMES = {
+    "HAT": "methods.hat",
+    "HatrackError": "errors",
+    "HatrackWarning": "errors",
+    "Inputs": "data.task",
+    "Learner": "learn.learner",
+    "PMask": "methods.pmask",
+    "Task": "data.task",
+    "explain": "masks.explain",
+    "load": "learn.state",
+    "tasks": "data.benchmarks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"hatrack.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'hatrack' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -13,6 +13,7 @@ import typer
 
 from hatrack import __version__
 from hatrack.errors import HatrackError
+from hatrack.show.notices import show_notices
 from hatrack.show.usage import UsageError, restated
 
 app = typer.Typer(
@@ -94,7 +95,7 @@ def report(
         typer.Option(metavar="RUN", help="A run of joint, random, one or sgd on the same tasks; repeatable."),
     ] = None,
 ) -> None:
-    """Write report.html again; --against adds the measures that need other runs."""
+    """Write report.html again; --against: with measures against other runs."""
     from hatrack.report import write
     from hatrack.runs.folder import require
     from hatrack.runs.references import complete
@@ -109,7 +110,7 @@ def explain(
     net: Annotated[str, typer.Argument(metavar="NET", help="See: hatrack list nets.", show_default=False)],
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
 ) -> None:
-    """Show a net's unit map: what is gated, locked, kept per task, frozen."""
+    """Show what is gated, locked and kept per task in a net."""
     from hatrack.show.explain import explain_net
 
     print(explain_net(net, shape))
@@ -202,6 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
+    show_notices()
     try:
         code = app(arguments, prog_name="hatrack", standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -6,13 +6,14 @@ import warnings
 
 from torch import Tensor
 
+from hatrack.errors import HatrackWarning
 from hatrack.measure.shares import USED, Share, share
 from hatrack.methods.base import Method
 
 LITTLE = 0.05
 
 
-class CapacityWarning(UserWarning):
+class CapacityWarning(HatrackWarning):
     """Little or nothing of the network is left for the next task."""
 
 

@@ -1,0 +1,37 @@
+"""The package itself: its public names, and that importing it stays light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import hatrack
+
+
+def test_every_public_name_is_there() -> None:
+    for name in hatrack.__all__:
+        assert getattr(hatrack, name) is not None
+    assert set(hatrack.__all__) <= set(dir(hatrack))
+
+
+def test_the_library_needs_torch_numpy_and_safetensors_only() -> None:
+    """In a fresh process, with everything else made impossible to import."""
+    code = """
+import sys
+for name in ("pydantic", "sklearn", "typer", "rich", "matplotlib", "pyarrow", "PIL", "datasets", "optuna", "ray"):
+    sys.modules[name] = None
+import hatrack, torch
+from hatrack.methods import METHODS
+from hatrack.nets import build
+hatrack.Learner, hatrack.load, hatrack.tasks, hatrack.explain
+x, y = torch.randn(20, 4), torch.arange(20) % 2
+learner = hatrack.Learner(build("mlp", (4,), widths=(5,)), hatrack.HAT(), epochs=1)
+learner.learn(hatrack.Task("t", (x, y)))
+assert learner.verify().ok
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys, hatrack.cli; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
