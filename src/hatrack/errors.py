@@ -18,5 +18,5 @@ def unknown(kind: str, given: str, accepted: Iterable[str]) -> HatrackError:
     """Build the error for a name that does not exist, with the nearest one that does."""
     names = sorted(accepted)
     near = get_close_matches(given, names, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     return HatrackError(f"unknown {kind} {given!r}{hint} Accepted: {', '.join(names)}.")

@@ -73,7 +73,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, method: str, benchmark: st
 @pytest.mark.parametrize(
     ("given", "sets", "says"),
     [
-        ({"method": "hta"}, [], "unknown method 'hta'; did you mean 'hat'? Accepted: "),
+        ({"method": "hatt"}, [], "unknown method 'hatt'; did you mean 'hat'? Accepted: "),
         ({"benchmark": "split-digit"}, [], "unknown benchmark 'split-digit'; did you mean 'split-digits'?"),
         ({"net": "mlpp"}, [], "unknown net 'mlpp'; did you mean 'mlp'?"),
         ({}, [("smax", 3)], "unknown setting 'smax'; did you mean 's_max'? Accepted: "),

@@ -76,7 +76,7 @@ class Learner:
         self._fit: Fit | None = None
         self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
-        self.stored: dict[tuple[Path, str], tuple[Any, dict[str, str]]] = {}  # files already on disk
+        self.stored: dict[tuple[Path, str], tuple[Any, dict[str, Any]]] = {}  # files already on disk
 
     # ---- learning
 

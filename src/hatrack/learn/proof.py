@@ -151,5 +151,5 @@ def prove(
         drifts = () if use is None else tuple(vault.drifts(parameters, use))
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
         proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts))
-    notes = () if method.guarantee else (f"{method.name} makes no promise about old tasks.",)
+    notes = () if method.promises() else (f"{method.name}, as it was set, makes no promise about old tasks.",)
     return Verification(tuple(proofs), notes)

@@ -76,7 +76,7 @@ def save(learner: Learner, folder: Path) -> None:
             path.unlink()
 
 
-def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> dict[str, str]:
+def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> dict[str, Any]:
     """Write one tensor file unless it is there already; `key` tells when its content cannot have changed."""
     known = learner.stored.get((folder, kind))
     if key is not None and known is not None and known[0] == key and (folder / known[1]["name"]).exists():
@@ -84,7 +84,7 @@ def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) ->
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in collect(learner).items()}
     data = serialise(tensors)
     digest = hashlib.sha256(data).hexdigest()
-    entry = {"name": f"{kind}-{digest[:12]}.safetensors", "sha256": digest}
+    entry: dict[str, Any] = {"name": f"{kind}-{digest[:12]}.safetensors", "sha256": digest, "order": list(tensors)}
     if not (folder / entry["name"]).exists():
         atomic.write(folder / entry["name"], data)
     learner.stored[(folder, kind)] = (key, entry)
@@ -214,7 +214,7 @@ def _read_page(folder: Path) -> dict[str, Any]:
     return page
 
 
-def _read_tensors(folder: Path, entry: dict[str, str], check: bool, tampered: list[str]) -> dict[str, Tensor]:
+def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: list[str]) -> dict[str, Tensor]:
     path = folder / entry["name"]
     try:
         data = path.read_bytes()
@@ -227,9 +227,10 @@ def _read_tensors(folder: Path, entry: dict[str, str], check: bool, tampered: li
         tampered.append(finding)
     try:
         tensors: dict[str, Tensor] = parse(data)
+        # The file sorts its tensors, and they lie in it unaligned: both would change how sums over them round.
+        return {name: tensors[name].clone() for name in entry["order"]}
     except Exception as error:
         raise HatrackError(f"{path} cannot be read as safetensors ({error}).") from None
-    return tensors
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -146,6 +146,10 @@ class Method:
 
     # ---- what is known about finished tasks
 
+    def promises(self) -> bool:
+        """Return whether, with these settings, finished tasks cannot change at all."""
+        return self.guarantee
+
     def use(self, task: int) -> Mapping[str, Tensor] | None:
         """Return how much a finished task uses each entry of the shared parameters, 0 to 1, in forward order.
 

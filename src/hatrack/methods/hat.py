@@ -117,6 +117,9 @@ class HAT(Method):
         own = self.model.private[self.task]
         return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
 
+    def promises(self) -> bool:
+        return self.hard and self.norm != "shared"
+
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]
 

@@ -106,10 +106,10 @@ def _guarantee(run: Run) -> Card:
     """Say whether the method promises that old tasks cannot change, and what the files show of it."""
     moved = len(_moved(run))
     seen = f"{counted(moved, 'task')} moved" if moved else "no accuracy moved"
-    if not run.result.guarantee:
-        return Card("Guarantee", "None", f"{run.result.spec.method} makes no promise; {seen}")
     if not all(np.isin(gates, (0, 1)).all() for gates in (run.masks or {}).values()):
         return Card("Guarantee", "Approximate", f"gates between 0 and 1; {seen}")
+    if not run.result.guarantee:
+        return Card("Guarantee", "None", f"{run.result.spec.method} makes no promise; {seen}")
     if moved:
         return Card("Guarantee", "Not kept", f"old tasks are locked, yet {seen}", "bad")
     return Card("Guarantee", "Exact", f"{seen}; hatrack verify checks every bit", "good")

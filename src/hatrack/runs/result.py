@@ -27,7 +27,7 @@ def assemble(setup: Setup, accuracy: Sequence[Sequence[float]], seconds: float) 
         "metrics": summary(accuracy, sizes=sizes(tasks)),
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
-        "guarantee": learner.method.guarantee,
+        "guarantee": learner.method.promises(),
         "parameters": learner.parameters_count,
         "seconds": seconds,
         "device": setup.spec.device,

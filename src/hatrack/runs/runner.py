@@ -64,6 +64,8 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
     listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
+    if learner.finished == len(tasks):
+        learner.save(folder.checkpoint)  # a killed process may not have removed what its last one replaced
     for index in range(learner.finished, len(tasks)):
         learner.learn(tasks[index], on_epoch=record)
         accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
