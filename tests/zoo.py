@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hatrack import Task
+from hatrack import HAT, Learner, Task
+from hatrack.data.feed import Feed
 from hatrack.nets import build
 
 PICTURE = (3, 8, 8)
@@ -54,6 +55,25 @@ class Kept:
                 elif name.endswith("running_var"):
                     b.uniform_(0.5, 1.5)
         return net
+
+
+class Lively(HAT):
+    """HAT that starts with every third gate closed, others for each task.
+
+    So every layer of three units or more has open and closed ones; at random, tiny layers often close altogether.
+    """
+
+    name = "hat"
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        closed = (torch.arange(len(self.embedding)) + task) % 3 == 0
+        self.embedding.data.copy_(torch.where(closed, -1.0, 1.0))
+
+
+def alive(learner: Learner) -> bool:
+    """Whether every task's answers still depend on its inputs: else no check of them would show anything."""
+    return all(float(probe.logits.std(0).min()) > 0 for probe in learner.probes)
 
 
 def tasks(kept: Kept, count: int = 3, samples: int = 24, seed: int = 10) -> list[Task]:

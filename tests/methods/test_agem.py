@@ -53,14 +53,14 @@ def reference(nets: list[Arrays], x: np.ndarray, y: np.ndarray, source: np.ndarr
     return total
 
 
-@pytest.mark.parametrize("lr", [0.05])
-def test_steps_of_the_third_task_equal_the_restatement(lr: float) -> None:
+def test_steps_of_the_third_task_equal_the_restatement() -> None:
+    lr = 0.3
     method, model = AGEM(lr=lr, per_class=4, memory_batch=1000), new_model(heads=(3, 2, 4))
     method.attach(model)
     for task, classes in enumerate((3, 2)):
-        x, y = samples(task, classes=classes)
+        x, y = samples(task, n=8, classes=classes)
         stepper = begin(method, task, x, y)
-        for _ in range(40):
+        for _ in range(100):
             stepper.step(batch(x, y))
         method.end_task(feed(x, y, task))
     mx, my, ms = (part.numpy() for part in method.memory.draw(1000))
@@ -68,7 +68,7 @@ def test_steps_of_the_third_task_equal_the_restatement(lr: float) -> None:
     stepper = begin(method, 2, x, y)
     p = [arrays(model, t) for t in range(3)]
     obtuse = 0
-    for _ in range(8):
+    for _ in range(12):
         stepper.step(batch(x, y))
         g = {f"2.{n}" if n.startswith("head.") else n: v for n, v in gradient(p[2], x, y).items()}
         ref = reference(p, mx, my, ms)
@@ -82,7 +82,7 @@ def test_steps_of_the_third_task_equal_the_restatement(lr: float) -> None:
             p[t] = {n: v - lr * g.get(keys[n], 0.0) for n, v in p[t].items()}
         for t in range(3):
             close(arrays(model, t), p[t], rtol=1e-6)
-    assert 0 < obtuse
+    assert 0 < obtuse < 12  # both cases came up
 
 
 def test_memory_is_part_of_the_state() -> None:

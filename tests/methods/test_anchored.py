@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
+from tiny import batch, begin, samples
+from tiny import model as new_model
 
-from hatrack.methods.anchored import Pull
+from hatrack.methods.anchored import Anchored, Pull
 
 RNG = np.random.default_rng(0)
 THETA = {"a": RNG.normal(size=(3, 2)), "b": RNG.normal(size=4)}
@@ -26,14 +29,14 @@ def by_hand(theta: dict[str, np.ndarray], weight: dict[str, np.ndarray]) -> floa
 
 
 def test_value_and_gradient_are_those_of_the_formula() -> None:
-    ones = {name: np.ones_like(v) for name, v in THETA.items()}
-    for given, weight in ((WEIGHT, WEIGHT), ({}, ones)):
+    alike = {name: np.full_like(v, 0.7) for name, v in THETA.items()}
+    for given, weight in ((tensors(WEIGHT), WEIGHT), (0.7, alike)):
         theta = tensors(THETA)
-        pull = Pull(theta, tensors(ANCHOR), tensors(given))
+        pull = Pull(theta, tensors(ANCHOR), given)
         assert abs(float(pull.value()) - by_hand(THETA, weight)) < 1e-12
-        for name, p in theta.items():
+        for p in theta.values():
             p.grad = torch.full_like(p, 2.0)
-        pull.on_gradients(7.0)
+        pull.on_gradients()
         for name, p in theta.items():
             for place in np.ndindex(*THETA[name].shape):
                 h, ends = 1e-5, []
@@ -41,16 +44,52 @@ def test_value_and_gradient_are_those_of_the_formula() -> None:
                     shifted = {n: v.copy() for n, v in THETA.items()}
                     shifted[name][place] += sign * h
                     ends.append(by_hand(shifted, weight))
-                assert abs(float(p.grad[place]) - (2.0 + 7.0 * (ends[0] - ends[1]) / (2 * h))) < 1e-8
+                assert abs(float(p.grad[place]) - (2.0 + (ends[0] - ends[1]) / (2 * h))) < 1e-8
 
 
 def test_a_parameter_without_a_gradient_gets_none() -> None:
     theta = tensors(THETA)
     theta["b"].grad = torch.zeros(4, dtype=torch.float64)
     pull = Pull(theta, tensors(ANCHOR), tensors(WEIGHT))
-    pull.on_gradients(2.0)
+    pull.on_gradients()
     assert theta["a"].grad is None
-    np.testing.assert_allclose(theta["b"].grad.numpy(), 2 * WEIGHT["b"] * (THETA["b"] - ANCHOR["b"]))
+    np.testing.assert_allclose(theta["b"].grad.numpy(), WEIGHT["b"] * (THETA["b"] - ANCHOR["b"]))
     theta["b"].grad = None
-    pull.on_gradients(2.0)
+    pull.on_gradients()
     assert theta["b"].grad is None
+
+
+class Held(Anchored):
+    """Weights by hand."""
+
+    name = "held"
+    lam = 3.0
+
+    def strength(self) -> float:
+        return self.lam
+
+
+@pytest.mark.parametrize("weight", [1e-6, 0.1, 1e9])
+def test_no_weight_makes_a_step_overshoot_and_small_ones_act_as_the_papers_write_it(weight: float) -> None:
+    method, model = Held(lr=0.05), new_model(heads=(3, 3))
+    method.attach(model)
+    x, y = samples(0)
+    begin(method, 0, x, y)
+    method.hold({name: torch.full_like(p, weight) for name, p in method.shared().items()})
+    stepper = begin(method, 1, x, y)
+    assert float(method.pull.value()) == 0.0
+    with torch.no_grad():
+        for p in model.net.parameters():
+            p.add_(1.0)
+    value = float(method.pull.value())
+    entries = sum(p.numel() for p in model.net.parameters())
+    assert value == pytest.approx(entries * 0.5 * 3 * weight / (1 + 0.05 * 3 * weight), rel=1e-9)
+    if weight < 1e-3:
+        assert value == pytest.approx(entries * 0.5 * 3 * weight, rel=1e-6)
+    off = []
+    for _ in range(30):
+        stepper.step(batch(x, y))
+        off.append(max(float((p - method.anchors[n]).abs().max().detach()) for n, p in method.shared().items()))
+    assert max(off) < 2.0
+    if weight > 1:
+        assert off[-1] < 0.1

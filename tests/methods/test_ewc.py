@@ -5,9 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny import add_head, arrays, as_arrays, batch, begin, clipped, close, cross_entropy, feed, fisher, gradient
+from tiny import (
+    add_head,
+    arrays,
+    as_arrays,
+    batch,
+    begin,
+    clipped,
+    close,
+    cross_entropy,
+    feed,
+    fisher,
+    gradient,
+    held,
+    samples,
+)
 from tiny import model as new_model
-from tiny import samples
 
 from hatrack.methods.ewc import EWC
 
@@ -24,7 +37,7 @@ def steps(method: EWC, task: int, seed: int, fish: dict | None, anchor: dict | N
         g = gradient(p, x, y)
         if fish is not None:
             for name, f in fish.items():
-                g[name] = g[name] + method.lam * f * (p[name] - anchor[name])
+                g[name] = g[name] + held(f, method.lam, LR) * (p[name] - anchor[name])
         p = {name: v - LR * clipped(g, method.clip)[name] for name, v in p.items()}
         close(arrays(method.model, task), p, rtol=1e-8)
 
@@ -47,7 +60,7 @@ def test_three_tasks_equal_the_restatement(clip: float) -> None:
 
 
 def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
-    method, model = EWC(lam=30.0), new_model(heads=(3,))
+    method, model = EWC(lam=30.0, lr=LR), new_model(heads=(3,))
     method.attach(model)
     x, y = samples(1)
     begin(method, 0, x, y)
@@ -59,7 +72,7 @@ def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
         for p in model.net.parameters():
             p.add_(0.3)
     now = arrays(model)
-    penalty = 15.0 * sum((fish[n] * (now[n] - anchor[n]) ** 2).sum() for n in fish)
+    penalty = 0.5 * sum((held(fish[n], 30.0, LR) * (now[n] - anchor[n]) ** 2).sum() for n in fish)
     plain = cross_entropy(arrays(model, 1), x, y)
     assert penalty > 1e-3
     assert float(method.loss(batch(x, y)).detach()) == pytest.approx(plain + penalty, rel=1e-9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny import arrays, as_arrays, batch, begin, close, feed, fisher, gradient, samples
+from tiny import arrays, as_arrays, batch, begin, close, feed, fisher, gradient, held, samples
 from tiny import model as new_model
 
 from hatrack.methods.online_ewc import OnlineEWC
@@ -34,6 +34,6 @@ def test_the_penalty_weighs_the_old_fisher_by_gamma() -> None:
         stepper.step(batch(x, y))
         g = gradient(p, x, y)
         for name, f in fish.items():
-            g[name] = g[name] + 40.0 * 0.8 * f * (p[name] - anchor[name])
+            g[name] = g[name] + held(f, 40.0 * 0.8, 0.05) * (p[name] - anchor[name])
         p = {name: v - 0.05 * g[name] for name, v in p.items()}
     close(arrays(model, 1), p, rtol=1e-8)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from tiny import arrays, begin, cross_entropy, samples
 from tiny import model as new_model
 
 import hatrack
-from hatrack import Learner
+from hatrack import HatrackError, Learner
 from hatrack.data.feed import Batch
 from hatrack.methods import METHODS
 from hatrack.methods.replay_all import ReplayAll
@@ -52,3 +53,8 @@ def test_old_tasks_go_on_learning() -> None:
         plain.learn(task)
     old = [np.mean([each.evaluate(t, i) for i, t in enumerate(tasks[:2])]) for each in (replay, plain)]
     assert old[0] > old[1]
+
+
+def test_a_share_below_one_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(HatrackError, match="share must be 1"):
+        Learner(build("mlp", (1, 8, 8), widths=(30,)), ReplayAll(share=0.5), device="cpu")

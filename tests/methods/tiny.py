@@ -127,6 +127,11 @@ def fisher(p: Arrays, x: np.ndarray, y: np.ndarray, size: int = 20) -> Arrays:
     return {name: v / len(y) for name, v in total.items() if not name.startswith("head.")}
 
 
+def held(weight: np.ndarray, lam: float, lr: float) -> np.ndarray:
+    """λ·w, as far as a step of lr can follow it."""
+    return 1 / (1 / (lam * weight + 1e-300) + lr)
+
+
 def close(got: Arrays, expected: Arrays, **tolerance: float) -> None:
     """Assert that arrays agree name by name."""
     assert set(got) == set(expected)

@@ -38,6 +38,8 @@ class Lock:
         self._kept: list[_Kept] = []
         self._trusted: Optimizer | None = None
         for name, amount in amounts.items():
+            if name not in parameters:  # not trained, so there is nothing to lock
+                continue
             parameter = parameters[name]
             kept = amount >= 1
             if bool(((amount > 0) & ~kept).any()):

@@ -32,9 +32,30 @@ class Unions:
         """Return the representative of each unit."""
         return torch.from_numpy(self._parent)[ids]
 
+    def live(self, ids: Tensor) -> Tensor:
+        """Return the representatives found in `ids`, each once, without "always on"."""
+        found: Tensor = self.roots(compact(ids)).unique()
+        return found[found != ALWAYS_ON]
+
+    def varies(self, ids: Tensor, axis: int) -> bool:
+        """Whether different units stand along `axis`."""
+        return not constant_along(ids, axis) and not constant_along(self.roots(compact(ids)), axis)
+
+    def along(self, ids: Tensor, *axes: int) -> Tensor:
+        """Return `ids` with every axis but `axes` of length one, after merging what shares a place on those."""
+        kept = {axis % ids.ndim for axis in axes}
+        for axis in range(ids.ndim):
+            if axis not in kept:
+                if self.varies(ids, axis):
+                    self.merge(ids, ids.narrow(axis, 0, 1))
+                ids = ids.narrow(axis, 0, 1)
+        return ids
+
     def merge(self, a: Tensor, b: Tensor) -> None:
         """Declare that a[i] and b[i] are the same unit, for every i (shapes broadcast)."""
         a, b = torch.broadcast_tensors(compact(a), compact(b))
+        if not a.numel():
+            return
         pairs = np.unique(np.stack([a.reshape(-1).numpy(), b.reshape(-1).numpy()]), axis=1)
         left: npt.NDArray[np.int64] = pairs[0]
         right: npt.NDArray[np.int64] = pairs[1]
@@ -54,9 +75,9 @@ class Unions:
 
 
 def compact(ids: Tensor) -> Tensor:
-    """Drop the axes along which `ids` only repeats by expansion: same content under broadcasting, far smaller."""
+    """Shorten to one the axes along which `ids` only repeats: same content under broadcasting, far smaller."""
     for axis in range(ids.ndim):
-        if ids.shape[axis] > 1 and (ids.stride(axis) == 0 or constant_along(ids, axis)):
+        if ids.shape[axis] > 1 and constant_along(ids, axis):
             ids = ids.narrow(axis, 0, 1)
     return ids
 
@@ -65,4 +86,6 @@ def constant_along(ids: Tensor, axis: int) -> bool:
     """Whether `ids` does not change along `axis`."""
     if ids.shape[axis] <= 1 or ids.stride(axis) == 0:
         return True
+    if not bool((ids.select(axis, 0) == ids.select(axis, 1)).all()):
+        return False
     return bool((ids == ids.narrow(axis, 0, 1)).all())

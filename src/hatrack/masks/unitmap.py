@@ -44,8 +44,9 @@ class Use:
 class Read:
     """A place to gate: `units` broadcasts to what is gated.
 
-    `module` names a layer whose input is gated, its calls counted in forward order; otherwise `parameter` names
-    a weight (or bias) that is multiplied instead, which is the same for a layer whose input cannot be reached.
+    `module` names a layer whose input is gated; a module has a read for each of its calls, in forward order, or none.
+    Otherwise `parameter` names a weight (or bias) that is multiplied instead, which is the same for a layer whose
+    input cannot be reached.
     """
 
     units: Tensor
@@ -59,6 +60,9 @@ class Note:
 
     where: str
     what: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.what}"
 
 
 @dataclass

@@ -11,8 +11,12 @@ from torch import nn
 from hatrack.errors import unknown
 from hatrack.nets.alexnet import alexnet
 from hatrack.nets.mlp import mlp
+from hatrack.nets.resnet import resnet18, resnet50
+from hatrack.nets.vit import vit
 
-NETS: dict[str, Callable[..., nn.Module]] = {"alexnet": alexnet, "mlp": mlp}
+NETS: dict[str, Callable[..., nn.Module]] = {
+    "alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit,
+}  # fmt: skip
 
 
 def options(name: str) -> dict[str, Any]:

@@ -1,0 +1,138 @@
+"""The unit map in words: which sites a network has, who writes and reads them, and what becomes of each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
+from textwrap import wrap
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from hatrack.masks.trace import derive
+from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the unit map says about a network; `str` gives a page of text.
+
+    by_unit   parameters of which a later task may change every entry that no earlier task's units use
+    by_task   parameters and buffers of norms with running statistics, of which masking methods keep a copy a task
+    frozen    parameters (or parts of them) that stay as the first task leaves them, and why
+    unused    parameters that the forward pass never meets
+    notes     everything handled conservatively
+    """
+
+    net: str
+    sites: tuple[Site, ...]
+    parameters: int
+    by_unit: tuple[str, ...]
+    by_task: tuple[str, ...]
+    frozen: dict[str, str]
+    unused: tuple[str, ...]
+    notes: tuple[Note, ...]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = WIDTH) -> str:
+        """Return the page, lines no longer than `width` where names allow."""
+        units = sum(site.size for site in self.sites)
+        places = f"{len(self.sites)} site{'s' if len(self.sites) != 1 else ''}"
+        lines = [f"{self.net}: {units:,} units at {places}, {self.parameters:,} parameters", ""]
+        lines += _table(self.sites, width)
+        lines += _names(
+            "Locked by unit, entry by entry, once a task uses the units an entry connects", self.by_unit, width
+        )
+        norms = tuple(dict.fromkeys(layer_of(name) for name in self.by_task))
+        lines += _names("Kept per task (norms with running statistics)", norms, width)
+        lines += _reasons("Frozen after the first task", self.frozen, width)
+        lines += _names("Never used by forward()", self.unused, width)
+        always_on = {note.where: note.what for note in self.notes if note.where not in self.frozen}
+        return "\n".join([*lines, *_reasons("Handled with caution", always_on, width)])
+
+
+def explain(net: nn.Module, example: Tensor) -> Explanation:
+    """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one)."""
+    units = derive(net, example)
+    by_task = tuple(_norm_tensors(net, units))
+    frozen = {name: why for name, why in _frozen(units).items() if name not in by_task}
+    return Explanation(
+        net=type(net).__name__,
+        sites=tuple(units.sites),
+        parameters=sum(prod(shape) for shape in units.shapes.values()),
+        by_unit=tuple(n for n in units.uses if n not in by_task and not frozen.get(n, "").startswith("whole")),
+        by_task=by_task,
+        frozen=frozen,
+        unused=tuple(name for name in units.shapes if name not in units.uses),
+        notes=tuple(units.notes),
+    )
+
+
+def explain_built_in(name: str, shape: Sequence[int] = (3, 32, 32), **options: Any) -> Explanation:
+    """Explain a built-in network by its name, for inputs of `shape`."""
+    from hatrack.nets import build
+
+    return explain(build(name, shape, **options), torch.zeros(1, *shape))
+
+
+def _norm_tensors(net: nn.Module, units: UnitMap) -> Iterable[str]:
+    """Name what a task keeps of norms: of PyTorch's own all tensors, of written-out ones the statistics."""
+    for layer in units.norms:
+        module = net.get_submodule(layer)
+        if isinstance(module, _NormBase):
+            yield from (_under(layer, name) for name, _ in module.named_parameters(recurse=False))
+        yield from (_under(layer, name) for name, _ in module.named_buffers(recurse=False))
+
+
+def _under(layer: str, name: str) -> str:
+    return f"{layer}.{name}" if layer else name
+
+
+def _frozen(units: UnitMap) -> dict[str, str]:
+    """Say of every parameter with entries that count as used even when all units are off: how much, and why."""
+    reasons = {note.where: note.what.partition(": ")[2] for note in units.notes if note.where in units.uses}
+    found = {}
+    for name, used in units.used(torch.zeros(units.size)).items():
+        share = float((used > 0).float().mean())
+        if share > 0:
+            part = "whole" if share == 1 else f"{share:.0%} of it"
+            found[name] = f"{part}: {reasons.get(name, 'the units it serves are always on')}"
+    return found
+
+
+# ---- text
+
+
+def _table(sites: Iterable[Site], width: int) -> list[str]:
+    rows = [("site", "units", "written by", "read by")]
+    rows += [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers)) for s in sites]
+    first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
+    rest = max(20, (width - first - second - 6) // 2)
+    lines = []
+    for name, size, writers, readers in rows:
+        cells = zip_longest([name], [size], wrap(writers, rest), wrap(readers, rest) or ["nobody"], fillvalue="")
+        lines += [f"{a:{first}}  {b:>{second}}  {c:{rest}}  {d}".rstrip() for a, b, c, d in cells]
+    return lines
+
+
+def _names(title: str, names: Sequence[str], width: int) -> list[str]:
+    if not names:
+        return []
+    return ["", f"{title}:", *wrap(", ".join(names), width, initial_indent="  ", subsequent_indent="  ")]
+
+
+def _reasons(title: str, reasons: dict[str, str], width: int) -> list[str]:
+    if not reasons:
+        return []
+    lines = ["", f"{title}:"]
+    for name, why in reasons.items():
+        lines += wrap(f"{name}  {why}", width, initial_indent="  ", subsequent_indent="    ")
+    return lines

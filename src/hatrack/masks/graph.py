@@ -1,0 +1,193 @@
+"""The network's forward pass as a graph of operators, from torch.export, and what its inputs are.
+
+The graph is that of evaluation mode on two equal samples. Where the network writes into tensors in a way that other
+names could see (`y[:, :k] = x`), the graph is first brought into a form without such writing.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export.graph_signature import OutputKind
+from torch.fx import Node
+
+from hatrack.errors import HatrackError
+from hatrack.masks import ops
+
+REMEDY = "or choose a method that needs no unit map (pmask, for example)"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operators in forward order, and what the placeholders stand for."""
+
+    nodes: list[Node]
+    outputs: list[Node]
+    parameters: dict[Node, str]
+    constants: dict[Node, Tensor]
+    mutated: list[str]  # buffers that the forward pass itself changes
+    owners: dict[str, set[str]]  # parameter → the modules that hold it, several for a tied one
+
+
+def export(net: nn.Module, batch: Tensor) -> Graph:
+    """Return the graph of `net` in evaluation mode."""
+    try:
+        with evaluating(net), torch.no_grad(), _quiet():
+            program = torch.export.export(net, (batch,), strict=False)
+            if any(_writes_unseen(node) for node in program.graph.nodes):
+                program = program.run_decompositions({})
+    except Exception as error:
+        raise HatrackError(
+            f"{_culprit(net, error)} cannot be traced by torch.export ({_reason(error)}); write its forward without "
+            f"Python branches on the data, {REMEDY}."
+        ) from error
+    return _graph(net, program)
+
+
+def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
+    signature = program.graph_signature
+    first_name = {id(p): name for name, p in net.named_parameters()}
+    canonical = {alias: first_name[id(p)] for alias, p in net.named_parameters(remove_duplicate=False)}
+    owners: dict[str, set[str]] = {name: set() for name in first_name.values()}
+    for path, module in net.named_modules():
+        for p in module.parameters(recurse=False):
+            owners[first_name[id(p)]].add(path)
+    parameters: dict[Node, str] = {}
+    constants: dict[Node, Tensor] = {}
+    for node in program.graph.nodes:
+        if node.op == "get_attr":
+            raise HatrackError(
+                f"{path_of(node) or type(net).__name__} uses a control-flow operator or a no_grad/autocast block that "
+                f"the unit map cannot look into; take it out of forward, {REMEDY}."
+            )
+        if node.op != "placeholder":
+            continue
+        if node.name in signature.inputs_to_parameters:
+            parameters[node] = canonical[signature.inputs_to_parameters[node.name]]
+            continue
+        name = signature.inputs_to_buffers.get(node.name) or signature.inputs_to_lifted_tensor_constants.get(node.name)
+        fixed = name is not None and name not in signature.buffers_to_mutate.values()
+        value = None if name is None or not fixed else program.state_dict.get(name, program.constants.get(name))
+        if isinstance(value, Tensor):
+            constants[node] = value.detach().cpu()
+    _refuse_written_parameters(program, parameters)
+    returned = {spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT}
+    nodes = list(program.graph.nodes)
+    outputs = [node for node in nodes if node.name in returned]
+    mutated = sorted(set(signature.buffers_to_mutate.values()))
+    return Graph(nodes, outputs, parameters, constants, mutated, owners)
+
+
+def _refuse_written_parameters(program: torch.export.ExportedProgram, parameters: dict[Node, str]) -> None:
+    written = dict(program.graph_signature.parameters_to_mutate)
+    for node in program.graph.nodes:
+        target = _written(node)
+        while target is not None and target.op == "call_function" and target.args:
+            target = target.args[0] if isinstance(target.args[0], Node) else None
+        if target in parameters:
+            written[node.name] = parameters[target]
+    for name in written.values():
+        raise HatrackError(
+            f"{name} is changed by the network's own forward pass (an nn.Embedding with max_norm does that), so no "
+            f"lock could hold it; switch that off."
+        )
+
+
+# ---- writing in place
+
+
+def _written(node: Node) -> Node | None:
+    """Return the tensor that an operator writes into, if it does."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None or not schema.is_mutable or not node.args:
+        return None
+    return node.args[0] if isinstance(node.args[0], Node) else None
+
+
+def _writes_unseen(node: Node) -> bool:
+    """Whether another name for the written tensor is in use afterwards, which would then hold more than it says."""
+    target = _written(node)
+    if target is None:
+        return False
+    if target.op != "call_function" or _may_alias(target):
+        return True
+    others = [user for user in target.users if user is not node]
+    return any(user > node or _may_alias(user) for user in others)
+
+
+def _may_alias(node: Node) -> bool:
+    return op_name(node) in ops.MAY_ALIAS
+
+
+# ---- names and places
+
+
+def op_name(node: Node) -> str:
+    """Return ATen's name of the operator, without overload and without the underscore of in-place forms."""
+    if node.target is operator.getitem:
+        return "getitem"
+    packet = getattr(node.target, "overloadpacket", node.target)
+    name = str(getattr(packet, "__name__", packet))
+    return name[:-1] if name.endswith("_") and not name.startswith("__") else name
+
+
+def module_stack(node: Node) -> list[tuple[str, str]]:
+    """Return (call, module path) of all module calls around a node, outermost first; a call is unique."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return [(call, str(path).split("@")[0]) for call, (path, _) in stack.items()]
+
+
+def path_of(node: Node) -> str:
+    """Return the path of the innermost module around a node, '' for the network itself."""
+    stack = module_stack(node)
+    return stack[-1][1] if stack else ""
+
+
+def _culprit(net: nn.Module, error: BaseException) -> str:
+    """Return the innermost of the network's modules that the error came through."""
+    paths = {id(module): path for path, module in net.named_modules()}
+    found = ""
+    trace: Any = error.__traceback__
+    while trace is not None:
+        found = paths.get(id(trace.tb_frame.f_locals.get("self")), found)
+        trace = trace.tb_next
+    return f"layer {found!r} of {type(net).__name__}" if found else type(net).__name__
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return "a Python branch depends on the data" if "data-dependent" in lines[0] else lines[0].rstrip(".")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to ourselves what torch.export says while it works: if it fails, our error says so in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with redirect_stderr(StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Put the network into evaluation mode, and each module back into its own mode afterwards."""
+    training = [m for m in net.modules() if m.training]
+    net.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,133 @@
+"""Where units are read, and where their gates go.
+
+An operator that mixes units must see closed ones as zeros. There are three places for the gate, tried in this order:
+
+1. the input of the innermost module around the operator that is called with the value alone: a hook does it;
+2. the weight that multiplies the value, for a bare linear() or matmul(): a·(Wx) = (aW)x;
+3. the parameters that wrote the value, where only scaling and rearranging lie between.
+
+Where none can be had, the units are pinned: they stay on for every task, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from hatrack.masks.calls import Calls, ModuleCall
+from hatrack.masks.ledger import Ledger, Occasion
+from hatrack.masks.unions import compact
+from hatrack.masks.unitmap import layer_of
+from hatrack.masks.values import Value
+
+MIXES = "mixes units in forward() itself"
+
+
+class Reading:
+    """Places gates while the walk goes on."""
+
+    def __init__(
+        self, ledger: Ledger, calls: Calls, values: Mapping[Node, Any], owners: Mapping[str, set[str]], root: str
+    ) -> None:
+        self.at_modules: dict[tuple[str, int], Tensor] = {}  # (module, number of its call) → units of its input
+        self.readers: list[tuple[Tensor, str]] = []
+        self._ledger = ledger
+        self._calls = calls
+        self._values = values
+        self._owners = owners
+        self._root = root
+
+    def module(self, node: Node) -> str:
+        """Return the name of the innermost module around a node, '' for the network itself."""
+        return self._calls.module(node)
+
+    def where(self, node: Node) -> str:
+        """Return the same for people: the network goes by the name of its class."""
+        return self.module(node) or self._root
+
+    def layer(self, node: Node, weight: Value) -> str:
+        """Name the layer that a weight belongs to: its module, or the parameter where the network itself holds it."""
+        here = self.module(node)
+        if weight.param is None or (here and here in self._owners[weight.param]):
+            return self.where(node)
+        return layer_of(weight.param) or weight.param
+
+    def gated_modules(self) -> list[str]:
+        """Return the modules with a gate on their input, in forward order."""
+        return list(dict.fromkeys(module for module, _ in self.at_modules))
+
+    def calls(self, module: str) -> int:
+        """Return how often a module is called in one forward pass."""
+        return self._calls.counts[module]
+
+    def read(self, node: Node, *values: Value, why: str = MIXES) -> None:
+        """Put down that a node mixes the units of `values`, and gate them; a gate on one of several is enough.
+
+        (Several: the factors of a product, whose units have been made one.)
+        """
+        if not self._notice(self.where(node), *values):
+            return
+        around = self._calls.around(node)
+        gated = [self._at_module(value, around) or self._at_writers(value) for value in values]
+        if not any(gated):
+            self._pin(node, *values, why=why)
+
+    def read_by_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
+        """Gate what a linear or convolution layer reads; `read` is the unit read by each entry of the weight."""
+        if not self._notice(self.layer(node, weight), x) or self._at_module(x, self._calls.around(node)[:1]):
+            return
+        if not self._in_weight(weight, occasion, read):
+            self.read(node, x)
+
+    def read_in_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
+        """Do the same where only the weight can be gated (inside a recurrent operator)."""
+        if self._notice(self.layer(node, weight), x) and not self._in_weight(weight, occasion, read):
+            self._pin(node, x)
+
+    def _in_weight(self, weight: Value, occasion: Occasion | None, read: Tensor) -> bool:
+        pattern = None if occasion is None else self._ledger.pattern(weight, read)
+        if occasion is None or pattern is None:
+            return False
+        occasion.gates["input"] = pattern
+        return True
+
+    def _pin(self, node: Node, *values: Value, why: str = MIXES) -> None:
+        for value in values:
+            self._ledger.unions.pin(value.unit_ids())
+        self._ledger.note(
+            self.where(node), f"{why}, where no gate can be put: the units it reads stay on for every task"
+        )
+
+    def features(self, ids: Tensor) -> None:
+        """Put down what the heads read."""
+        self.readers.append((ids.reshape(-1), "heads"))
+
+    def _notice(self, reader: str, *values: Value) -> bool:
+        live = torch.cat([self._ledger.unions.live(v.unit_ids()) for v in values])
+        if len(live):
+            self.readers.append((live, reader))
+        return bool(len(live))
+
+    def _at_module(self, value: Value, around: list[ModuleCall]) -> bool:
+        for call in around:
+            if call.input is None or call.input not in value.origins:
+                continue
+            source = self._values[call.input]
+            ids = compact(self._ledger.unions.roots(compact(source.unit_ids())))
+            if any(ids.shape[axis] > 1 for axis in call.batch_axes):
+                continue  # samples and units share an axis, whose length changes from batch to batch
+            self.at_modules[(call.module, call.number)] = ids
+            return True
+        return False
+
+    def _at_writers(self, value: Value) -> bool:
+        units = self._ledger.unions.live(value.unit_ids())
+        for occasion in value.writers:
+            assert occasion.written is not None
+            mine = torch.isin(self._ledger.unions.roots(occasion.written), units)
+            occasion.gates["output"] = torch.where(mine, occasion.written, occasion.gates.get("output", 0))
+        return bool(value.writers)

@@ -1,0 +1,154 @@
+"""Products of matrices: with a weight they are a layer, of two activations they read what they sum over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hatrack.masks.rules.registry import Call, rule
+from hatrack.masks.unions import ALWAYS_ON, constant_along
+from hatrack.masks.values import Value
+
+
+@rule("linear")
+def linear(call: Call) -> Any:
+    """y = x·Wᵀ + b."""
+    x, weight, bias = call["input"], call["weight"], call["bias"]
+    odd = weight.ids is not None or x.param is not None or len(x.shape) < 2 or len(weight.shape) != 2
+    if odd or (bias is not None and bias.ids is not None):
+        return call.unknown()
+    result = _weigh(call, x, x.unit_ids(), weight, weight.positions().transpose(-1, -2), call.shape)
+    return result if bias is None else _shifted(call, result, bias)
+
+
+@rule("matmul", "bmm", "mm")
+def matmul(call: Call) -> Any:
+    """Multiply two activations, or an activation by a weight from either side."""
+    a, b = call.values
+    return product(call, a, b, _entries(a), _entries(b), call.shape)
+
+
+@rule("addmm", "baddbmm")
+def addmm(call: Call) -> Any:
+    """y = b + x·W."""
+    a, b = (call["mat1"], call["mat2"]) if call.name == "addmm" else (call["batch1"], call["batch2"])
+    if call["self"].ids is not None:
+        return call.unknown()
+    result = product(call, a, b, _entries(a), _entries(b), call.shape)
+    return result if result.ids is None else _shifted(call, result, call["self"])
+
+
+@rule("einsum")
+def einsum(call: Call) -> Any:
+    """Bring two operands into the form [shared…, rows, summed] · [shared…, summed, columns]."""
+    operands = call["tensors"]
+    terms, out = _labels(call["equation"], [len(value.shape) for value in operands])
+    if len(operands) != 2 or not out or any(len(set(term)) != len(term) for term in terms):
+        return call.unknown()
+    (one, other), (a, b) = terms, operands
+    shared = [x for x in one if x in other and x in out]
+    summed = [x for x in one if x in other and x not in out]
+    rows, columns = [x for x in one if x not in other], [x for x in other if x not in one]
+    if not all(x in out for x in rows + columns):
+        return call.unknown()
+    size = dict(zip(one + other, (*a.shape, *b.shape), strict=True))
+
+    def arrange(entries: Tensor, term: str, first: list[str], second: list[str]) -> Tensor:
+        ordered = entries.permute([term.index(x) for x in shared + first + second])
+        return ordered.reshape([size[x] for x in shared] + [_count(size, first), _count(size, second)])
+
+    left, right = arrange(_entries(a), one, rows, summed), arrange(_entries(b), other, summed, columns)
+    whole = torch.Size([*(size[x] for x in shared), left.shape[-2], right.shape[-1]])
+    result = product(call, a, b, left, right, whole)
+    if result.ids is None:
+        return result
+    spread = shared + rows + columns
+    ids = result.ids.reshape([size[x] for x in spread]).permute([spread.index(x) for x in out])
+    return Value(call.shape, ids, writers=result.writers, origins=result.origins, reached=True)
+
+
+def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """Return the labels of the operands and of the result; leading axes under an ellipsis get capital letters."""
+    inputs, _, out = equation.replace(" ", "").partition("->")
+    terms, longest = [], ""
+    for term, rank in zip(inputs.split(","), ranks, strict=True):
+        count = rank - len(term.replace("...", "")) if "..." in term else 0
+        hidden = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[26 - count :]  # counted from the right, as broadcasting does
+        longest = max(longest, hidden, key=len)
+        terms.append(term.replace("...", hidden))
+    return terms, out.replace("...", longest)
+
+
+def _count(size: dict[str, int], labels: list[str]) -> int:
+    return int(torch.Size([size[x] for x in labels]).numel())
+
+
+def _entries(value: Value) -> Tensor:
+    return value.unit_ids() if value.param is None else value.positions()
+
+
+def product(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: torch.Size) -> Any:
+    """Multiply `left` (…, i, k) by `right` (…, k, j): unit numbers of an activation, positions in a parameter."""
+    if min(left.ndim, right.ndim) < 2 or (a.param is not None and b.param is not None):
+        return call.unknown()
+    if b.param is not None:
+        return _weigh(call, a, left, b, right, shape)
+    if a.param is not None:
+        turned = torch.Size([*shape[:-2], shape[-1], shape[-2]])
+        result = _weigh(call, b, right.transpose(-1, -2), a, left.transpose(-1, -2), turned)
+        assert result.ids is not None
+        return Value(shape, result.ids.transpose(-1, -2), writers=result.writers, origins=result.origins, reached=True)
+    return between(call, a, b, left, right, shape)
+
+
+def between(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: torch.Size) -> Value:
+    """Multiply two activations: units along the summed axis are read here, in both factors at once."""
+    in_a, in_b = call.unions.varies(left, left.ndim - 1), call.unions.varies(right, right.ndim - 2)
+    left = call.unions.along(left, *(x for x in range(left.ndim) if x != left.ndim - 2)) if in_a else left
+    right = call.unions.along(right, *(x for x in range(right.ndim) if x != right.ndim - 1)) if in_b else right
+    if in_a and in_b:
+        call.unions.merge(left.squeeze(-2), right.squeeze(-1))
+    if in_a or in_b:
+        call.reading.read(call.node, *([a] if in_a else []), *([b] if in_b else []))
+    nothing = torch.zeros(1, 1, dtype=torch.long)
+    rows, columns = nothing if in_a else left.narrow(-1, 0, 1), nothing if in_b else right.narrow(-2, 0, 1)
+    if len(call.unions.live(rows)) and len(call.unions.live(columns)):
+        result: Value = call.unknown()  # every entry would belong to two units
+        return Value(shape, reached=result.reached)
+    ids = torch.where(*torch.broadcast_tensors(rows == ALWAYS_ON, columns, rows))
+    return Value(shape, ids.expand(shape), origins=frozenset({call.node}), reached=True)
+
+
+def _shifted(call: Call, result: Value, bias: Value) -> Value:
+    """Add a bias, each entry of which acts on the unit at its place."""
+    assert result.ids is not None
+    shift = call.ledger.meet(bias, result.ids)
+    known = result.writers and shift is not None and shift.written is not None
+    writers = result.writers | {shift} if known and shift is not None else frozenset()
+    return Value(result.shape, result.ids, writers=writers, origins=frozenset({call.node}), reached=True)
+
+
+def _weigh(call: Call, x: Value, ids: Tensor, weight: Value, positions: Tensor, shape: torch.Size) -> Value:
+    """Multiply x (…, i, k) by a weight (…, k, j).
+
+    Every j is a new unit that reads the units along k. Leading axes along which the weight changes belong to the
+    unit as well (one matrix a head); over the others it is the same weight.
+    """
+    batch = torch.broadcast_shapes(ids.shape[:-2], positions.shape[:-2])
+    ids = ids.expand(*batch, *ids.shape[-2:])
+    *others, summed = (call.unions.varies(ids, axis) for axis in range(ids.ndim))
+    if any(others) and not summed:
+        call.ledger.freeze(weight, why="it serves every unit alike (it mixes positions, not units)")
+        return Value(shape, ids.narrow(-1, 0, 1).expand(shape), origins=frozenset({call.node}), reached=True)
+    positions = positions.expand(*batch, *positions.shape[-2:])
+    own = [axis for axis in range(len(batch)) if not constant_along(positions, axis)]
+    read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
+    heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
+    written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
+    here = Value(positions.shape, param=weight.param, pos=positions, scaled=weight.scaled)
+    occasion = call.ledger.use(here, (written, read), written)
+    call.reading.read_by_weight(call.node, x, here, occasion, read)
+    by = frozenset({occasion}) if occasion is not None and occasion.written is not None else frozenset()
+    return Value(shape, written.expand(shape), writers=by, origins=frozenset({call.node}), reached=True)

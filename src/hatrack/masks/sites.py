@@ -1,0 +1,88 @@
+"""From the books of the walk to the unit map: units numbered site by site, and everything in those numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hatrack.masks.ledger import UNUSED, Ledger
+from hatrack.masks.reading import Reading
+from hatrack.masks.unions import ALWAYS_ON, Unions, compact
+from hatrack.masks.unitmap import OFF, ON, Read, Site, UnitMap, Use
+
+
+def unit_map(ledger: Ledger, reading: Reading, features: Tensor) -> UnitMap:
+    """Return the finished map."""
+    parameter_gates = ledger.settle()
+    unions = ledger.unions
+    number, sites = _number(unions, reading.readers)
+
+    def renumber(ids: Tensor) -> Tensor:
+        return number[unions.roots(ids)]
+
+    reads = [read for module in reading.gated_modules() for read in _module_reads(reading, module, renumber)]
+    for name, found in parameter_gates.items():
+        patterns = [compact(renumber(ids)) for ids in found]
+        reads += [Read(units, parameter=name) for units in patterns if bool((units != ON).any())]
+    uses = {
+        name: [
+            Use(tuple(torch.where(ids == UNUSED, OFF, renumber(ids.clamp_min(ALWAYS_ON))) for ids in occasion.units))
+            for occasion in occasions
+        ]
+        for name, occasions in ledger.occasions.items()
+    }
+    return UnitMap(
+        size=sum(site.size for site in sites),
+        sites=sites,
+        uses=uses,
+        shapes=ledger.shapes,
+        reads=reads,
+        features=renumber(features),
+        order=[*uses, *(name for name in ledger.shapes if name not in uses)],
+        norms=ledger.norms,
+        notes=list(dict.fromkeys(ledger.notes)),
+    )
+
+
+def _module_reads(reading: Reading, module: str, renumber: Callable[[Tensor], Tensor]) -> list[Read]:
+    """Return what each call of a module reads; nothing at all where no call reads a unit that can be closed."""
+    calls = [
+        reading.at_modules.get((module, n), torch.zeros(1, dtype=torch.long)) for n in range(reading.calls(module))
+    ]
+    reads = [Read(compact(renumber(ids)), module) for ids in calls]
+    return reads if any(bool((read.units != ON).any()) for read in reads) else []
+
+
+def _number(unions: Unions, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, list[Site]]:
+    """Number the units site by site; a site is a connected set of births (layers whose units became one)."""
+    births = unions.births
+    total = sum(count for _, _, count in births) + 1
+    roots = unions.roots(torch.arange(total))
+    of_birth = torch.zeros(total, dtype=torch.long)
+    for i, (_, first, count) in enumerate(births, start=1):
+        of_birth[first : first + count] = i
+    live = roots != ALWAYS_ON
+    joined = Unions()
+    joined.fresh("", len(births))
+    joined.merge(of_birth[live], of_birth[roots[live]])
+    group = joined.roots(of_birth)
+    number = torch.full((total,), ON)
+    read = [(unions.live(ids), name) for ids, name in readers]
+    sites: list[Site] = []
+    size = 0
+    for g in group[live].unique().tolist():
+        units = (roots[live & (group == g)]).unique()
+        number[units] = torch.arange(size, size + len(units))
+        writers = tuple(dict.fromkeys(births[i - 1][0] for i in of_birth[live & (group == g)].unique().tolist()))
+        read_by = tuple(dict.fromkeys(name for ids, name in read if bool(torch.isin(ids, units).any())))
+        sites.append(Site(_distinct(writers[0], sites), size, len(units), writers, read_by))
+        size += len(units)
+    return number, sites
+
+
+def _distinct(name: str, sites: list[Site]) -> str:
+    """Return `name`, numbered if an earlier site has it (a layer that is called twice)."""
+    taken = sum(site.name.partition("#")[0] == name for site in sites)
+    return name if not taken else f"{name}#{taken + 1}"

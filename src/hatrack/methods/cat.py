@@ -1,0 +1,217 @@
+"""CAT. Ke, Liu & Huang 2020, "Continual learning of a mixed sequence of similar and dissimilar tasks".
+
+    masks        HAT's gates, annealing, compensation and regulariser
+    similarity   task k < t is similar to t when a transfer model (k's masked network, frozen, and a new linear
+                 readout) does better on t's validation samples than a reference network trained from scratch
+    lock         g ← [1 − min(a_out, a_in)]·g with a the largest gate over dissimilar tasks only: what similar tasks
+                 use may be updated, so that they, too, may gain
+    transfer     attention from a query of task t over the features of all similar tasks, with a head of its own;
+                 loss = HAT's + cross-entropy of the attention's logits; whichever of the two answers is better on
+                 the validation samples is the one the task gives from then on
+
+Reference, transfer models and the task itself are phases with the full number of epochs each, so that learning time
+grows with the square of the number of tasks. The risks are compared by accuracy; equal is not similar. Constants as
+in the published scripts (lr 0.025, patience 10, 5 attention heads; HAT's for the rest).
+
+Deviations. The published code reads a transfer model's prediction off the old task's logits; we read the features,
+which do not depend on how many classes the old task had. There the attention is one for all tasks, so that later
+tasks change earlier ones' answers; here it belongs to its task, and has no feed-forward block behind it. Old tasks'
+features are computed without dropout. There is no promise: a task that is taken for similar by mistake is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.masks.lock import Lock
+from hatrack.methods.attention import attend, new_attention, xavier
+from hatrack.methods.evaluating import evaluating
+from hatrack.methods.hat import HAT
+from hatrack.methods.hyper import hyper
+from hatrack.methods.validation import Scores
+from hatrack.nets.model import Model
+
+
+@dataclass
+class CAT(HAT):
+    """HAT that finds similar tasks, lets them be updated and attends to their features."""
+
+    name: ClassVar[str] = "cat"
+    family: ClassVar[str] = "hard masks"
+    source: ClassVar[str] = "Ke, Liu & Huang 2020"
+    summary: ClassVar[str] = "HAT's masks; similar tasks are found, unlocked and attended to"
+    guarantee: ClassVar[bool] = False
+
+    lr: float = hyper(0.025, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
+    lr_patience: int = hyper(10, "epochs without a lower validation loss before it is divided", low=1)
+    heads: int = hyper(5, "heads of the knowledge-transfer attention", low=1, search=(1, 5, 10))
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.attention: list[dict[str, Tensor]] = []  # empty for a task that answers by its mask
+        self.similar: list[list[int]] = []
+        self._asked = -1
+        self._attended: Tensor | None = None
+
+    # ---- the phases: 0 the reference, 1 … t the transfer models, then the task itself
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        device, head = self.model.device, self.model.heads[task]
+        self.scores = Scores(device, rivals=2)
+        self.accuracies = torch.zeros(task + 1, dtype=torch.float64, device=device)
+        self.reference: dict[str, Tensor] = {}
+        self.readout: dict[str, Tensor] = {}
+        self.attending: dict[str, Tensor] = {}
+        if task == 0:
+            return
+        trained = self.model.parameters()
+        self.reference = {n: t.clone().requires_grad_(n in trained) for n, t in self.model.initial.items()}
+        start = xavier((head.out_features, head.in_features), generator)
+        self._start = {"weight": start.to(head.weight), "bias": torch.zeros_like(head.bias)}
+        self.readout = {name: t.clone().requires_grad_() for name, t in self._start.items()}
+        made = new_attention(head.in_features, head.out_features, self.heads, generator)
+        self.attending = {name: t.to(head.weight).requires_grad_() for name, t in made.items()}
+
+    def phases(self, epochs: int) -> Sequence[int]:
+        return (epochs,) if self.task == 0 else (epochs,) * (self.task + 2)
+
+    def begin_phase(self, phase: int) -> None:
+        self.phase = phase
+        self.learning = self.task == 0 or phase > self.task
+        self._locked = False
+        self.scores.reset()
+        for name, tensor in self.readout.items():
+            tensor.data.copy_(self._start[name])
+
+    def trainable(self) -> dict[str, Tensor]:
+        if self.learning:
+            return {**super().trainable(), **{f"attention/{n}": t for n, t in self.attending.items()}}
+        readout = {f"readout/{n}": t for n, t in self.readout.items()}
+        if self.phase > 0:
+            return readout
+        return {**readout, **{f"reference/{n}": t for n, t in self.reference.items() if t.requires_grad}}
+
+    def in_progress(self) -> dict[str, Tensor]:
+        moved = {f"reference/{n}": t for n, t in self.reference.items() if not t.requires_grad}
+        return {"accuracies": self.accuracies, **moved, **self.scores.tensors()}
+
+    def end_phase(self, phase: int, feed: Feed) -> None:
+        found = self.scores.result()
+        if not self.learning and found is not None:
+            self.accuracies[phase] = found[1][0]
+
+    def similar_now(self) -> list[int]:
+        """Return the tasks whose transfer model does better than the reference."""
+        reference, *transfer = self.accuracies.tolist()
+        return [k for k, accuracy in enumerate(transfer) if accuracy > reference]
+
+    # ---- the step
+
+    def train_mode(self) -> None:
+        super().train_mode()
+        self.scores.start_epoch()
+        if self.learning and not self._locked:  # not in begin_phase: a resumed run gets its accuracies after that
+            self._protect()
+
+    def _protect(self) -> None:
+        self._friends = self.similar_now() if self.task else []
+        others = [mask.float() for k, mask in enumerate(self.masks) if k not in self._friends]
+        taken = torch.stack(others).amax(0) if others else None
+        self.lock = None if taken is None else Lock(self.model.parameters(), self._shared(taken))
+        self._locked = True
+
+    def _model_logits(self, x: Tensor) -> Tensor:
+        """Return what the reference or the transfer model of the phase says."""
+        if self.phase == 0:
+            features = self.model.features(x, self.task, weights=self.reference)
+        else:
+            with torch.no_grad():
+                features = self._old_features(x, self.phase - 1)
+        return linear(features, self.readout["weight"], self.readout["bias"])
+
+    def _old_features(self, x: Tensor, task: int) -> Tensor:
+        with evaluating(self.model.net):
+            return self.model.features(x, task, self.masks[task])
+
+    def _attend(self, x: Tensor, attention: Mapping[str, Tensor], friends: Sequence[int]) -> Tensor:
+        features = torch.stack([self._old_features(x, k) for k in friends], 1)
+        return attend(attention, features, self.heads)
+
+    def loss(self, batch: Batch) -> Tensor:
+        if not self.learning:
+            return cross_entropy(self._model_logits(batch.x), batch.y)
+        loss = super().loss(batch)
+        if self._friends:
+            loss = loss + cross_entropy(self._attend(batch.x, self.attending, self._friends), batch.y)
+        return loss
+
+    def after_backward(self) -> None:
+        if self.learning:
+            super().after_backward()
+
+    def after_step(self) -> None:
+        if self.learning:
+            super().after_step()
+
+    # ---- answers
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        self._asked, self._attended = task, None
+        if task < len(self.masks):
+            if self.attention[task]:
+                return self._attend(x, self.attention[task], self.similar[task])
+            return super().predict(x, task)
+        if not self.learning:
+            return self._model_logits(x)
+        if self._friends:
+            self._attended = self._attend(x, self.attending, self._friends)
+        return super().predict(x, task)
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        if self._asked < len(self.masks) or not self.learning:
+            loss = cross_entropy(logits, y)
+        else:
+            loss = super().valid_loss(logits, y)
+            if self._attended is not None:
+                loss = loss + cross_entropy(self._attended, y)
+        if self._asked == len(self.masks):
+            self.scores.add(loss, y, logits, logits if self._attended is None else self._attended)
+        return loss
+
+    def end_task(self, feed: Feed) -> None:
+        super().end_task(feed)
+        found = self.scores.result()
+        attends = found is not None and found[1][1] > found[1][0]
+        self.similar.append(self.similar_now() if self.task else [])
+        self.attention.append({n: t.detach().clone() for n, t in self.attending.items()} if attends else {})
+
+    def use(self, task: int) -> None:  # type: ignore[override]  # HAT promises, CAT does not
+        return None
+
+    # ---- memory
+
+    def state(self) -> dict[str, Tensor]:
+        flags = {f"similar/{t}": self._flags(t) for t in range(1, len(self.masks))}
+        kept = {f"attention/{t}/{n}": v for t, made in enumerate(self.attention) for n, v in made.items()}
+        return {**super().state(), **flags, **kept}
+
+    def _flags(self, task: int) -> Tensor:
+        return torch.tensor([k in self.similar[task] for k in range(task)], dtype=torch.uint8)
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        super().load_state({key: t for key, t in state.items() if key.startswith("mask/")})
+        tasks = range(len(self.masks))
+        self.similar = [state[f"similar/{t}"].nonzero().flatten().tolist() if t else [] for t in tasks]
+        self.attention = [{} for _ in tasks]
+        for key, tensor in state.items():
+            if key.startswith("attention/"):
+                _, task, name = key.split("/", 2)
+                self.attention[int(task)][name] = tensor.to(self.model.device)

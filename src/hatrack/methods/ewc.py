@@ -1,0 +1,50 @@
+"""EWC, elastic weight consolidation. Kirkpatrick et al. 2017, "Overcoming catastrophic forgetting in neural
+networks"; as run by Serrà et al. 2018.
+
+    penalty  λ·½·Σ F·(θ − θ*)²
+    Fisher   F_t = Σ_b |b|·(dL_b/dθ)²/N over mini-batches b of 20 training samples, L_b their mean cross-entropy
+    merged   F ← (F_t + t·F)/(t + 1), t the number of earlier tasks; one anchor θ*, the last model
+
+Kirkpatrick et al. keep one penalty for every old task; HAT's baselines, whose λ is used here, merge them into one.
+Labels are the true ones (the empirical Fisher information), and F is computed with dropout off and running
+statistics fixed: the published code leaves dropout on. How the penalty acts where λ·F is huge: see anchored.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from hatrack.data.feed import Feed
+from hatrack.methods.anchored import Anchored
+from hatrack.methods.fisher import fisher_diagonal
+from hatrack.methods.hyper import hyper
+
+
+@dataclass
+class EWC(Anchored):
+    """Hold weights by the Fisher information of all tasks so far."""
+
+    name: ClassVar[str] = "ewc"
+    family: ClassVar[str] = "regularisation"
+    source: ClassVar[str] = "Kirkpatrick et al. 2017"
+    summary: ClassVar[str] = "weights are held by their mean Fisher information over old tasks"
+
+    clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
+    lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))
+
+    def strength(self) -> float:
+        return self.lam
+
+    def end_task(self, feed: Feed) -> None:
+        self.model.net.eval()
+        new = fisher_diagonal(self.loss, self.shared(), feed)
+        self.hold(self.merged(new) if self.task else new)
+
+    def merged(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Merge a task's Fisher into that of the tasks before it."""
+        t = self.task
+        return {name: (f + t * self.weights[name]) / (t + 1) for name, f in new.items()}

@@ -1,0 +1,76 @@
+"""Fisher masks: the entries with the largest Fisher information are frozen. MINT Lab, "A step further from EWC".
+
+    after task t  F^t = EWC's Fisher diagonal (fisher.py); M^t = the `share` of all entries with the largest F^t,
+                  taken from every parameter tensor alike (layer-wise), or from all of them together (global)
+                  M^{≤t} = M^t ∪ M^{≤t−1}
+    training      g ← 0 where M^{≤t−1}, g as it is elsewhere; loss + l1·Σ|θ| over the weights on request
+
+Layer-wise by default: the source finds importances that differ by 1e5 between layers, so that a global threshold
+freezes some layers and leaves others free. It takes the mask of the last task alone and sees old tasks lost; the
+union over tasks is the remedy. L1, which it proposes, makes weights vanish that later tasks can then use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.methods.base import Method, bits
+from hatrack.methods.fisher import fisher_diagonal
+from hatrack.methods.gradient_mask import GradientMask
+from hatrack.methods.hyper import hyper
+
+
+@dataclass
+class FisherMask(GradientMask):
+    """Freeze the entries that matter most by Fisher information, for good."""
+
+    name: ClassVar[str] = "fisher-mask"
+    family: ClassVar[str] = "soft masks"
+    source: ClassVar[str] = "MINT Lab (Fisher masks)"
+    summary: ClassVar[str] = "the weights with the largest Fisher information are frozen"
+
+    share: float = hyper(
+        0.9, "share of the entries that a task freezes", low=0.0, high=1.0, search=(0.5, 0.99, "linear")
+    )
+    layerwise: bool = hyper(True, "freeze that share of every parameter tensor, not of all entries together")
+    l1: float = hyper(0.0, "weight of Σ|θ| over the network's weights: makes more of them free", low=0.0)
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss = super().loss(batch)
+        if self.l1:
+            sizes = torch._foreach_norm([p for p in self.shared().values() if p.ndim > 1], 1)
+            loss = loss + self.l1 * torch.stack(list(sizes)).sum()
+        return loss
+
+    def fisher(self, feed: Feed) -> dict[str, Tensor]:
+        """F^t of the task's own loss, without the terms that the method adds to it."""
+        self.model.net.eval()
+        return fisher_diagonal(lambda batch: Method.loss(self, batch), self.shared(), feed)
+
+    def end_task(self, feed: Feed) -> None:
+        self.accumulate(largest(self.fisher(feed), self.share, self.layerwise))
+
+    def state(self) -> dict[str, Tensor]:
+        masks = {f"importance/{name}": bits(mask) for name, mask in self.importance.items()}
+        return super().state() | masks
+
+
+def largest(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict[str, Tensor]:
+    """Return 1 for the `share` of entries with the largest values, of each tensor or of all together; 0 elsewhere."""
+    if layerwise:
+        return {name: _largest(value.flatten(), share).view_as(value) for name, value in values.items()}
+    marked = _largest(torch.cat([value.flatten() for value in values.values()]), share)
+    parts = marked.split([value.numel() for value in values.values()])
+    return {name: part.view_as(value) for (name, value), part in zip(values.items(), parts, strict=True)}
+
+
+def _largest(flat: Tensor, share: float) -> Tensor:
+    """Mark exactly round(share·n) entries: of equal values, the first ones."""
+    order = flat.argsort(descending=True, stable=True)
+    return torch.zeros_like(flat).index_fill_(0, order[: round(share * flat.numel())], 1.0)

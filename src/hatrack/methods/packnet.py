@@ -1,0 +1,151 @@
+"""PackNet. Mallya & Lazebnik 2018, "PackNet: adding multiple tasks to a single network by iterative pruning".
+
+    train    the weights that are still free; all older ones take part in the forward pass, and are fixed
+    prune    in every layer, the share of the task's weights with the smallest |w| becomes 0 and free again:
+             one half of them after the first task, three quarters after a later one
+    retrain  the weights that remain, which are the task's from now on; a third of the epochs (published: 20 + 10)
+    forward  task t sees the weights of tasks 1..t, zeros in place of all others
+
+Every weight keeps the number of its task. Biases are trained with the first task and fixed afterwards.
+
+Deviations. Batch norms are one a task: the paper fixes them after its first task, ImageNet, which a small first task
+cannot replace (`norm='frozen'` does as the paper; a digits sequence loses 14 points by it). The last task is pruned like the others, since the list of tasks is open. Retraining starts at the task's
+learning rate and leaves the rest to the schedule, where the published code starts at a tenth. Free weights start
+every task at 0, as pruning left them, in the paper as here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.masks.gates import apply
+from hatrack.masks.lock import Lock
+from hatrack.methods.base import Method
+from hatrack.methods.hyper import hyper
+from hatrack.methods.norms import NORM_HELP, private_norms
+from hatrack.nets.model import Model
+
+FREE = 0  # the owner of a weight that no task has; task t (from 0) owns with t + 1
+
+
+@dataclass
+class PackNet(Method):
+    """Give every task the largest of the weights that earlier tasks left free."""
+
+    name: ClassVar[str] = "packnet"
+    family: ClassVar[str] = "hard masks"
+    source: ClassVar[str] = "Mallya & Lazebnik 2018"
+    summary: ClassVar[str] = "prunes after each task; the weights freed learn the next one"
+    guarantee: ClassVar[bool] = True
+    masks_grow: ClassVar[bool] = True
+
+    prune_first: float = hyper(
+        0.5, "share of the first task's weights that is freed", low=0.0, high=1.0, search=(0.25, 0.9, "linear")
+    )
+    prune: float = hyper(
+        0.75, "share of every later task's weights that is freed", low=0.0, high=1.0, search=(0.5, 0.95, "linear")
+    )
+    retrain: float = hyper(1 / 3, "share of the epochs that retrain after pruning", low=0.0, high=1.0)
+    norm: str = hyper("task", NORM_HELP, choices=("task", "frozen"))
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.finished = 0
+        own = self.private()
+        shared = {name: p for name, p in model.parameters().items() if name not in own}
+        self.weights = {name: p for name, p in shared.items() if p.ndim > 1}
+        self.others = {name: p for name, p in shared.items() if p.ndim <= 1}
+        self.owner = {n: torch.full_like(p, FREE, dtype=torch.int16) for n, p in self.weights.items()}
+
+    def private(self) -> Mapping[str, Tensor]:
+        return private_norms(self.model, self.norm)
+
+    # ---- learning
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        for owner in self.owner.values():
+            owner[owner == FREE] = task + 1
+
+    def phases(self, epochs: int) -> Sequence[int]:
+        again = round(self.retrain * epochs)
+        return epochs - again, again
+
+    def train_mode(self) -> None:
+        super().train_mode()
+        if self.norm == "frozen" and self.task > 0:
+            self.model.freeze_statistics()
+        # Here, not in begin_phase: when a task is taken up again, the owners get their values only after that.
+        self._masks = self._visible(self.task)
+        taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
+        fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.others.items()}
+        self.lock = Lock({**self.weights, **self.others}, {**taken, **fixed})
+
+    def loss(self, batch: Batch) -> Tensor:
+        return cross_entropy(self._logits(batch.x, self.task, self._masks), batch.y)
+
+    @torch.no_grad()
+    def end_phase(self, phase: int, feed: Feed) -> None:
+        if phase == 0:
+            share = self.prune if self.task else self.prune_first
+            for name, weight in self.weights.items():
+                freed = smallest(weight, self.owner[name] == self.task + 1, share)
+                self.owner[name][freed] = FREE
+                weight[freed] = 0
+
+    def in_progress(self) -> dict[str, Tensor]:
+        return {f"owner/{name}": owner for name, owner in self.owner.items()}
+
+    def end_task(self, feed: Feed) -> None:
+        self.finished += 1
+        if self.norm == "task":
+            self.model.keep_moved_buffers(self.task)
+
+    # ---- using what was learned
+
+    def _visible(self, task: int) -> dict[str, Tensor]:
+        """Return which weights a task sees: its own and those of the tasks before it."""
+        return {name: (owner != FREE) & (owner <= task + 1) for name, owner in self.owner.items()}
+
+    def _logits(self, x: Tensor, task: int, masks: Mapping[str, Tensor]) -> Tensor:
+        return self.model.logits(x, task, weights={name: apply(m, self.weights[name]) for name, m in masks.items()})
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        return self._logits(x, task, self._visible(task))
+
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return self._in_order({name: seen.float() for name, seen in self._visible(task).items()})
+
+    def occupied(self) -> Mapping[str, Tensor]:
+        return self._in_order({name: (owner != FREE).float() for name, owner in self.owner.items()})
+
+    def _in_order(self, amounts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Complete the weights' amounts by those of the parameters that are fixed as a whole."""
+        every = {**{name: torch.ones_like(p) for name, p in self.others.items()}, **amounts}
+        return {name: every[name] for name in self.model.parameters() if name in every}
+
+    def state(self) -> dict[str, Tensor]:
+        done = self.finished
+        owned = {f"owner/{n}": torch.where(owner > done, FREE, owner) for n, owner in self.owner.items()}
+        return {"finished": torch.tensor(done), **owned}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self.finished = int(state["finished"])
+        for name, owner in self.owner.items():
+            owner.copy_(state[f"owner/{name}"])
+
+
+def smallest(weight: Tensor, among: Tensor, share: float) -> Tensor:
+    """Mark the `share` of the entries in `among` that have the smallest |w|; of equal ones, the first."""
+    size = torch.where(among, weight.abs(), torch.inf).flatten()
+    count = round(share * int(among.sum()))
+    marked = torch.zeros_like(size, dtype=torch.bool)
+    marked[size.argsort(stable=True)[:count]] = True
+    return marked.view_as(weight)

@@ -1,0 +1,227 @@
+"""PathNet. Fernando et al. 2017, "PathNet: evolution channels gradient descent in super neural networks".
+
+    modules      every layer has M; a path picks at most N of each layer
+    tournament   a generation: two paths are trained one after the other for some epochs each; the loser becomes a
+                 copy of the winner and mutates: each of its N·L choices with probability 1/(N·L) moves by −2 … 2,
+                 modulo M
+    new task     modules outside the winners' paths go back to their initial values, those inside are frozen
+
+Constants as in the baseline of HAT's paper: M = 16, N = 3, 2 paths, 20 generations that share the epochs; fitness is
+the validation loss; the winner is the best of all generations so far, and each generation starts from its weights;
+the loser also takes the winner's learning rate.
+
+Deviations. There a module is a small layer and a layer's modules are summed. Here the modules of a layer are M groups
+of the units of a site of the unit map, so that any network will do, and a path is a unit mask: active groups stand
+side by side. A module then has weights of its own for each module below, and what is frozen is exactly what finished
+paths use. Sites with fewer than M units have a module a unit. Each of the two paths may train for all the epochs that
+are allowed, so a task takes up to twice as many. Norms with running statistics are one a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.errors import HatrackError
+from hatrack.masks.lock import Lock
+from hatrack.methods.base import Method
+from hatrack.methods.hyper import hyper
+from hatrack.methods.norms import private_norms
+from hatrack.methods.validation import Scores
+from hatrack.nets.model import Model
+
+PATHS = 2
+FARTHEST = 2  # modules that a mutation moves by at most
+
+
+@dataclass
+class PathNet(Method):
+    """An evolved path of modules for every task."""
+
+    name: ClassVar[str] = "pathnet"
+    family: ClassVar[str] = "hard masks"
+    source: ClassVar[str] = "Fernando et al. 2017"
+    summary: ClassVar[str] = "paths through modules win tournaments; the winner's modules are frozen"
+    guarantee: ClassVar[bool] = True
+    masks_grow: ClassVar[bool] = True
+
+    modules: int = hyper(16, "modules (groups of units) of each layer", low=1, search=(8, 16, 32))
+    active: int = hyper(3, "modules of each layer that a path may use", low=1, search=(2, 3, 4, 6))
+    generations: int = hyper(20, "tournaments a task; they share the epochs", low=1, search=(5, 10, 20, 50))
+    clip: float = hyper(1000.0, "norm at which gradients are clipped", low=0.0)
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.winners: list[Tensor] = []
+        self._asked = -1
+
+    def private(self) -> Mapping[str, Tensor]:
+        return private_norms(self.model, "task")
+
+    # ---- paths
+
+    def _grid(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return every unit's site and module, and every site's number of modules."""
+        sites = self.model.units.sites
+        if not sites:
+            raise HatrackError("pathnet found no units to make modules of in this network; choose another method.")
+        site = torch.cat([torch.full((s.size,), i) for i, s in enumerate(sites)])
+        counts = torch.tensor([min(self.modules, s.size) for s in sites])
+        module = torch.cat([torch.arange(s.size) * int(m) // s.size for s, m in zip(sites, counts, strict=True)])
+        device = self.model.device
+        return site.to(device), module.to(device), counts.to(device)
+
+    def mask(self, path: Tensor) -> Tensor:
+        """Return which units a path (sites × choices) switches on."""
+        return (path[self._site] == self._module[:, None]).any(1)
+
+    def _drawn(self, generator: torch.Generator) -> Tensor:
+        """Return a random path; its choices in a layer differ as far as there are modules enough."""
+        orders = [torch.randperm(int(m), generator=generator) for m in self._counts]
+        return torch.stack([order[torch.arange(self.active) % len(order)] for order in orders])
+
+    def mutated(self, path: Tensor) -> Tensor:
+        """Return a path in which each choice has moved with probability 1/(N·L)."""
+        moves = torch.rand(path.shape) < 1 / path.numel()
+        steps = torch.randint(-FARTHEST, FARTHEST + 1, path.shape)
+        moved = path + torch.where(moves, steps, 0).to(path.device)
+        return moved.remainder(self._counts[:, None])
+
+    # ---- learning
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self._site, self._module, self._counts = self._grid()
+        device = self.model.device
+        self.paths = torch.stack([self._drawn(generator) for _ in range(PATHS)]).to(device)
+        self.rates = torch.full((PATHS,), self.lr, dtype=torch.float64, device=device)
+        self.winner = torch.zeros((), dtype=torch.long, device=device)
+        self.lowest = torch.full((), torch.inf, dtype=torch.float64, device=device)
+        self.scores = Scores(device)
+        taken = self._taken()
+        parameters = self.model.parameters()
+        with torch.no_grad():
+            for name, used in taken.items():
+                parameters[name].copy_(torch.where(used > 0, parameters[name], self.model.initial[name]))
+        self.lock = Lock(parameters, taken)
+        self.best = {name: t.detach().clone() for name, t in self._changing().items()}
+        self._running: Optimizer | None = None
+
+    def phases(self, epochs: int) -> Sequence[int]:
+        count = max(1, min(self.generations, epochs))
+        shares = [(g + 1) * epochs // count - g * epochs // count for g in range(count)]
+        return [share for share in shares for _ in range(PATHS)]
+
+    def begin_phase(self, phase: int) -> None:
+        self.now = phase % PATHS
+        self.scores.reset()
+
+    def train_mode(self) -> None:
+        super().train_mode()
+        self.scores.start_epoch()
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
+        self._running = torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
+        return self._running
+
+    def loss(self, batch: Batch) -> Tensor:
+        gates = self.mask(self.paths[self.now])
+        return cross_entropy(self.model.logits(batch.x, self.task, gates), batch.y)
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        loss = super().valid_loss(logits, y)
+        if self._asked == self.task:
+            self.scores.add(loss, y, logits)
+        return loss
+
+    def end_phase(self, phase: int, feed: Feed) -> None:
+        found = self.scores.result()
+        if found is not None and found[0] < self.lowest:
+            self.lowest.fill_(found[0])
+            self.winner.fill_(self.now)
+            for name, tensor in self._changing().items():
+                self.best[name].copy_(tensor.detach())
+        if self._running is not None:
+            self.rates[self.now] = self._running.param_groups[0]["lr"]
+        if self.now == PATHS - 1:
+            self.end_generation()
+
+    def end_generation(self) -> None:
+        """Go back to the winner's weights; the loser becomes its mutated copy."""
+        self._restore()
+        winner = int(self.winner)
+        loser = 1 - winner
+        self.paths[loser] = self.mutated(self.paths[winner])
+        self.rates[loser] = self.rates[winner]
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        for name, tensor in self._changing().items():
+            tensor.copy_(self.best[name])
+
+    def end_task(self, feed: Feed) -> None:
+        self.winners.append(self.paths[self.winner].clone())
+        self.model.keep_moved_buffers(self.task)
+
+    def _changing(self) -> dict[str, Tensor]:
+        """Return all that training may move: what is trained, and buffers."""
+        own = self.model.private[self.task]
+        shared = {f"buffer/{n}": b for n, b in self.model.net.named_buffers() if n not in own}
+        return {**self.trainable(), **shared, **{f"kept/{n}": t for n, t in own.items() if not t.requires_grad}}
+
+    def in_progress(self) -> dict[str, Tensor]:
+        return {
+            "paths": self.paths,
+            "rates": self.rates,
+            "winner": self.winner,
+            "lowest": self.lowest,
+            **self.scores.tensors(),
+            **{f"best/{name}": t for name, t in self.best.items()},
+        }
+
+    # ---- using what was learned
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        self._asked = task
+        return self.model.logits(x, task, self.unit_gates(task))
+
+    def unit_gates(self, task: int) -> Tensor:
+        finished = task < len(self.winners)
+        return self.mask(self.winners[task] if finished else self.paths[self.now])
+
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return self._used(self.winners[task])
+
+    def _used(self, path: Tensor) -> dict[str, Tensor]:
+        used, shared = self.model.units.used(self.mask(path).float()), self._shared()
+        return {name: amount for name, amount in used.items() if name in shared}
+
+    def _shared(self) -> dict[str, Tensor]:
+        own = self.model.private[0]
+        return {name: p for name, p in self.model.parameters().items() if name not in own}
+
+    def _taken(self, *more: Tensor) -> dict[str, Tensor]:
+        """Return, for every shared entry, whether any finished path (or one of `more`) uses it."""
+        taken = {name: torch.zeros_like(p) for name, p in self._shared().items()}
+        for path in (*self.winners, *more):
+            for name, used in self._used(path).items():
+                taken[name] = torch.maximum(taken[name], used)
+        return taken
+
+    def occupied(self) -> Mapping[str, Tensor]:
+        return self._taken(self.paths[self.now]) if self.task == len(self.winners) else self._taken()
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"path/{t}": path for t, path in enumerate(self.winners)}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self.winners = [state[f"path/{t}"].to(self.model.device) for t in range(len(state))]
+        if self.winners:
+            self._site, self._module, self._counts = self._grid()

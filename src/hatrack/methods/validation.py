@@ -1,0 +1,50 @@
+"""What a phase of a task reached on the validation samples, for methods that decide by it.
+
+The learner shows a method every batch of the validation samples after each epoch (`valid_loss`). `Scores` adds them
+up on the device and remembers the figures of the epoch with the lowest loss, which is the one whose weights stay.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Scores:
+    """Loss and accuracies of the best epoch so far; `rivals` is how many predictions are compared side by side."""
+
+    def __init__(self, device: torch.device, rivals: int = 1) -> None:
+        self.sums = torch.zeros(2 + rivals, device=device)  # of the epoch just validated: samples, loss, hits
+        self.best = torch.zeros(2 + rivals, device=device)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all: a new phase begins."""
+        self.sums.zero_()
+        self.best.zero_()
+
+    def start_epoch(self) -> None:
+        """Keep the last epoch's figures if they are the best, and make room for the next."""
+        self.best.copy_(self._leader())
+        self.sums.zero_()
+
+    def add(self, loss: Tensor, y: Tensor, *rivals: Tensor) -> None:
+        """Count a validation batch: its mean loss, its labels, and the logits of every rival."""
+        n = torch.full_like(loss.detach(), len(y))
+        hits = [(logits.argmax(1) == y).sum().to(n.dtype) for logits in rivals]
+        self.sums.add_(torch.stack([n, loss.detach() * n, *hits]).float())
+
+    def _leader(self) -> Tensor:
+        """The better of the last epoch and the best before; one without samples or a finite loss never is."""
+        lower = self.sums[1] * self.best[0] < self.best[1] * self.sums[0]
+        counts = (self.sums[0] > 0) & self.sums[1].isfinite()
+        return torch.where(counts & (lower | (self.best[0] == 0)), self.sums, self.best)
+
+    def result(self) -> tuple[float, list[float]] | None:
+        """Return the best epoch's mean loss and accuracies; None when no epoch brought any."""
+        samples, loss, *hits = self._leader().tolist()
+        return (loss / samples, [h / samples for h in hits]) if samples else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what changes, for saving in the middle of a phase."""
+        return {"scores/sums": self.sums, "scores/best": self.best}

@@ -1,0 +1,51 @@
+"""Every network of the zoo learns three tasks, under an optimiser that moves everything it can, and forgets nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hatrack import Learner
+from zoo import ZOO, Lively, alive, tasks
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning"),
+    pytest.mark.filterwarnings("ignore::hatrack.learn.capacity.CapacityWarning"),
+]
+
+
+def pushy(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """Momentum and decay move an entry even when its gradient is zero."""
+    return torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_three_tasks_without_drift(name: str) -> None:
+    kept = ZOO[name]
+    net = kept.build()
+    learner = Learner(net, Lively(), pushy, epochs=2, batch_size=8)
+    first, *later = tasks(kept)
+    learner.learn(first)
+    after_first = {n: p.detach().clone() for n, p in net.named_parameters()}
+    answers = learner.predict(kept.batch(5, seed=99), 0)
+    for task in later:
+        learner.learn(task)
+    assert alive(learner)
+    verdict = learner.verify()
+    assert verdict.ok, str(verdict)
+    assert torch.equal(learner.predict(kept.batch(5, seed=99), 0).view(torch.int32), answers.view(torch.int32))
+    moved = {n for n, p in net.named_parameters() if not torch.equal(p.detach(), after_first[n])}
+    assert moved, "nothing was learned after the first task"
+    assert not moved & set(kept.frozen)
+    for mask in learner.method.masks:
+        assert 0 < int(mask.sum()) < mask.numel(), "with all gates open or all closed the test would show nothing"
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet18", "running-instance-norm", "bare-batch-norm"])
+def test_shared_statistics_are_what_the_task_specific_ones_protect_from(name: str) -> None:
+    """The same with norm='shared' drifts: the tests above are not true by themselves."""
+    kept = ZOO[name]
+    learner = Learner(kept.build(), Lively(norm="shared"), pushy, epochs=2, batch_size=8)
+    for task in tasks(kept):
+        learner.learn(task)
+    assert not learner.verify().ok

@@ -1,0 +1,142 @@
+"""Which units every parameter entry serves, where layouts are easy to get wrong: by plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hatrack.masks.trace import derive
+from hatrack.masks.unitmap import UnitMap
+
+
+def used(units: UnitMap, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return random gates by site and what follows for every parameter."""
+    a = np.random.default_rng(seed).uniform(size=units.size)
+    gates = {s.name: a[s.start : s.start + s.size] for s in units.sites}
+    return gates, {name: value.numpy() for name, value in units.used(torch.from_numpy(a)).items()}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_grouped_convolutions(groups: int, transposed: bool) -> None:
+    kind = nn.ConvTranspose2d if transposed else nn.Conv2d
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), kind(4, 8, 3, groups=groups, padding=1), nn.AdaptiveAvgPool2d(1))
+    gates, found = used(derive(net, torch.randn(1, 3, 5, 5)))
+    below, above = gates["0"], gates["1"]
+    weight = found["1.weight"]
+    for out in range(8):
+        group = out // (8 // groups)
+        for k in range(4 // groups):
+            source = group * (4 // groups) + k
+            entry = weight[source, out - group * (8 // groups)] if transposed else weight[out, k]
+            np.testing.assert_array_equal(entry, np.full((3, 3), min(above[out], below[source])))
+    np.testing.assert_array_equal(found["1.bias"], above)
+
+
+def test_concatenation_keeps_parts_apart() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(5, 2), nn.Linear(5, 3), nn.Linear(7, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.c(torch.cat([self.b(x), self.a(x), self.a(x)], 1))
+
+    units = derive(Net(), torch.randn(1, 5))
+    gates, found = used(units)
+    below = [*gates["b"], *gates["a"], *gates["a#2"]]  # a layer that is called twice writes two sites
+    for i in range(4):
+        for j in range(7):
+            assert found["c.weight"][i, j] == min(gates["c"][i], below[j])
+    for j in range(5):  # either call may need a weight of the shared layer
+        np.testing.assert_array_equal(found["a.weight"][:, j], np.maximum(gates["a"], gates["a#2"]))
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_packs_queries_keys_and_values_by_heads(need_weights: bool, batch_first: bool) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(6, 6)
+            self.attend = nn.MultiheadAttention(6, 3, batch_first=batch_first)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.first(x)
+            if not batch_first:
+                y = y.transpose(0, 1)
+            return self.attend(y, y, y, need_weights=need_weights)[0].mean(1 if batch_first else 0)
+
+    gates, found = used(derive(Net(), torch.randn(1, 4, 6)))
+    below = gates["first"]
+    product, value = gates["attend"][:6], gates["attend"][6:]  # a query and its key are one unit; values are apart
+    rows = [*product, *product, *value]
+    for i in range(18):
+        assert found["attend.in_proj_bias"][i] == rows[i]
+        for j in range(6):
+            assert found["attend.in_proj_weight"][i, j] == min(rows[i], below[j])
+    for i in range(6):
+        for j in range(6):
+            assert found["attend.out_proj.weight"][i, j] == min(gates["attend.out_proj"][i], value[j])
+
+
+def test_a_class_token_and_positions_belong_to_the_stream() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 5)
+            self.token, self.positions = nn.Parameter(torch.randn(1, 1, 4)), nn.Parameter(torch.randn(1, 7, 4))
+            self.norm = nn.LayerNorm(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = torch.cat([self.token.expand(len(x), 1, 4), self.first(x)], 1) + self.positions
+            return self.second(self.norm(x))[:, 0]
+
+    gates, found = used(derive(Net(), torch.randn(1, 6, 3)))
+    stream = gates["first"]
+    for d in range(4):
+        assert found["token"][0, 0, d] == stream[d]
+        assert found["first.bias"][d] == stream[d]
+        assert found["norm.weight"][d] == stream[d]
+        for t in range(7):
+            assert found["positions"][0, t, d] == stream[d]
+
+
+def test_a_recurrent_unit_owns_its_row_in_every_block() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.rnn = nn.Linear(3, 2), nn.LSTM(2, 3, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rnn(self.first(x))[1][0][0]
+
+    gates, found = used(derive(Net(), torch.randn(1, 4, 3)))
+    h, below = gates["rnn"], gates["first"]
+    for block in range(4):
+        for i in range(3):
+            row = 3 * block + i
+            assert found["rnn.bias_hh_l0"][row] == h[i]
+            for j in range(2):
+                assert found["rnn.weight_ih_l0"][row, j] == min(h[i], below[j])
+            for j in range(3):
+                assert found["rnn.weight_hh_l0"][row, j] == min(h[i], h[j])
+
+
+def test_a_part_of_a_parameter() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.table = nn.Linear(3, 4), nn.Parameter(torch.randn(6, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.linear(self.first(x), self.table[1:4, 2:6])
+
+    gates, found = used(derive(Net(), torch.randn(1, 3)))
+    expected = np.zeros((6, 8))
+    for i in range(3):
+        for j in range(4):
+            expected[1 + i, 2 + j] = min(gates["table"][i], gates["first"][j])
+    np.testing.assert_array_equal(found["table"], expected)

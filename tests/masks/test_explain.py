@@ -1,0 +1,76 @@
+"""The unit map in words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import hatrack
+from hatrack.errors import HatrackError
+from hatrack.masks.explain import explain_built_in
+from zoo import ZOO
+
+
+def test_a_page_for_a_small_network() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    net.register_parameter("extra", nn.Parameter(torch.zeros(2)))
+    assert str(hatrack.explain(net, torch.zeros(1, 1, 8, 8))) == "\n".join(
+        [
+            "Sequential: 9 units at 2 sites, 775 parameters",
+            "",
+            "site  units  written by                                  read by",
+            "0         4  0                                           4",
+            "4         5  4                                           heads",
+            "",
+            "Locked by unit, entry by entry, once a task uses the units an entry connects:",
+            "  0.weight, 0.bias, 4.weight, 4.bias",
+            "",
+            "Kept per task (norms with running statistics):",
+            "  1",
+            "",
+            "Never used by forward():",
+            "  extra",
+        ]
+    )
+
+
+def test_every_parameter_of_the_zoo_has_its_place_and_what_is_frozen_a_reason() -> None:
+    for name in ("mixer", "spectrum", "transformed", "tied-bare", "vgg", "bare-batch-norm", "vit"):
+        kept = ZOO[name]
+        net = kept.build()
+        found = hatrack.explain(net, kept.batch(1))
+        placed = {*found.by_unit, *found.by_task, *found.frozen, *found.unused}
+        assert placed >= set(dict(net.named_parameters()))
+        assert tuple(n for n, why in found.frozen.items() if why.startswith("whole: ")) == kept.frozen
+        for where in kept.notes:
+            assert where in str(found)
+
+
+def test_parts_of_a_parameter_can_be_frozen() -> None:
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 6), nn.Linear(3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.tanh(self.a(x))
+            return self.b(x[:, 3:]) * torch.fft.fft(x[:, :3]).real.sum(1, keepdim=True)
+
+    found = hatrack.explain(Half(), torch.zeros(1, 4))
+    assert found.frozen["a.bias"] == "50% of it: the units it serves are always on"
+    assert "a.bias" in found.by_unit
+
+
+def test_lines_fit_the_width() -> None:
+    text = explain_built_in("resnet18", (3, 8, 8), width=2).text(width=90)
+    assert max(map(len, text.splitlines())) <= 90
+    assert "stages.3.1.conv2" in text
+
+
+def test_built_in_networks_by_name() -> None:
+    assert str(explain_built_in("mlp", (1, 4, 4), widths=[5])).startswith(
+        "Sequential: 5 units at 1 site, 85 parameters"
+    )
+    with pytest.raises(HatrackError, match="unknown net 'resnet'"):
+        explain_built_in("resnet")
