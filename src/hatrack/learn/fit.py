@@ -75,7 +75,7 @@ class Fit:
         order = generator(self.seed, "shuffle", task, self.place.phase, self.epoch)
         with noise(self.seed, "noise", task, self.place.phase, self.epoch, device=self.method.model.device):
             train_loss = self.stepper.epoch(train.batches(self.size, order), train.steps(self.size))
-            valid_loss, accuracy = evaluate(self.method, valid, task)
+            valid_loss, valid_accuracy = validate(self.method, valid, task)
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:  # it diverged: back to the best weights, with a smaller step
@@ -93,7 +93,7 @@ class Fit:
             epochs=self.place.before + self.place.epochs + self.place.after,
             train_loss=train_loss,
             valid_loss=valid_loss,
-            valid_accuracy=accuracy,
+            valid_accuracy=valid_accuracy,
             lr=lr,
             s=self.method.s_now(),
             capacity=total_capacity(self.method),
@@ -185,13 +185,27 @@ def moving(method: Method) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def evaluate(method: Method, feed: Feed, task: int) -> tuple[float, float]:
-    """Return the loss and the accuracy on `feed`, in large batches, as one pair of numbers at the end."""
+def validate(method: Method, feed: Feed, task: int) -> tuple[float, float]:
+    """Return the validation loss and the accuracy on `feed`, in large batches, as one pair of numbers at the end."""
     method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for batch in feed.batches(EVALUATION_BATCH):
         logits = method.predict(batch.x, task)
         loss += method.valid_loss(logits, batch.y) * len(batch.y)
-        right += (logits.argmax(1) == batch.y).sum()
+        right += _right(logits, batch.y)
     return float(loss) / len(feed), int(right) / len(feed)
+
+
+@torch.no_grad()
+def accuracy(method: Method, feed: Feed, task: int) -> float:
+    """Return the accuracy of a task on `feed`."""
+    method.model.net.eval()
+    right = torch.zeros((), device=method.model.device, dtype=torch.long)
+    for batch in feed.batches(EVALUATION_BATCH):
+        right += _right(method.predict(batch.x, task), batch.y)
+    return int(right) / len(feed)
+
+
+def _right(logits: Tensor, y: Tensor) -> Tensor:
+    return (logits.argmax(1) == y).sum()

@@ -17,7 +17,7 @@ from hatrack.data.task import Inputs, Split, Task
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
-from hatrack.learn.fit import Epoch, Fit, Place, Resume, evaluate
+from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
@@ -185,6 +185,8 @@ class Learner:
             self.capacities.append(taken)
         held = task.test if task.test is not None else task.valid if task.valid is not None else task.train
         x = task.inputs.on(self.device)(held.first(proof.PROBES).to(self.device))
+        # In the layout it will have when read from a file: strides decide which kernel runs, and so the last bits.
+        x = x.clone(memory_format=torch.contiguous_format)
         self.probes.append(proof.Probe(x, proof.probe_logits(self.method, x, index)))
 
     # ---- using what was learned
@@ -218,7 +220,7 @@ class Learner:
                 task,
                 Feed([Part(index, task.test, task.inputs)], self.device, self.workers),
             )
-        return evaluate(self.method, known[1], index)[1]
+        return accuracy(self.method, known[1], index)
 
     def verify(self) -> proof.Verification:
         """Recompute what every finished task gave and relies on, and compare bit by bit."""

@@ -107,7 +107,7 @@ class Method:
         """Return what the optimiser moves in this task, by name."""
         own = self.model.private[self.task]
         shared = {f"net/{n}": p for n, p in self.model.parameters().items() if n not in own}
-        private = {f"private/{n}": p for n, p in own.items() if p.requires_grad}
+        private = {f"private/{n}": own[n] for n in self.model.parameters() if n in own}
         head = self.model.heads[self.task]
         return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias}
 
