@@ -82,7 +82,8 @@ class Program(nn.Module):
                 return
 
     def _pick(self, values: list[Tensor]) -> int:
-        return self.random.randrange(max(0, len(values) - 4), len(values)) if self.random.random() < 0.5 else len(values) - 1
+        recent = self.random.randrange(max(0, len(values) - 4), len(values))
+        return recent if self.random.random() < 0.5 else len(values) - 1
 
     def _module(self, module: nn.Module) -> nn.Module:
         self.parts.append(module)
@@ -162,8 +163,9 @@ class Program(nn.Module):
         at, r = self._pick(values), self.random
         x = values[at]
         last, out = x.shape[-1], r.randrange(2, 6)
-        name = r.choice(["module", "linear", "matmul", "left", "einsum", "heads", "conv", "add", "multiply", "affine norm", "exp",
-                         "batch norm", "twice"])  # fmt: skip
+        name = r.choice(
+            "module,linear,matmul,left,einsum,heads,conv,add,multiply,affine norm,exp,batch norm,twice".split(",")
+        )
         if name in ("left", "heads", "conv", "affine norm", "batch norm") and x.ndim != 3:
             return False
         middle = x.shape[1]

@@ -7,6 +7,7 @@ in REFUSES, and is then held to a clear refusal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,7 @@ def conv() -> nn.Module:
     )  # fmt: skip
 
 
-NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {"mlp": (mlp, 12), "conv": (conv, 6)}  # and its epochs
+NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {"mlp": (mlp, 10), "conv": (conv, 5)}  # and its epochs
 
 
 class Branching(nn.Module):
@@ -72,7 +73,7 @@ def new_learner(name: str, net: str, **options: Any) -> Learner:
     make, epochs = NETS[net]
     method = METHODS[name](**SETTINGS.get(name, {}))
     epochs = EPOCHS.get(name, epochs)
-    return Learner(fresh(make), method, **{"epochs": epochs, "batch_size": 16, "device": "cpu"} | options)
+    return Learner(fresh(make), method, **{"epochs": epochs, "batch_size": 24, "device": "cpu"} | options)
 
 
 @dataclass
@@ -122,8 +123,14 @@ def trained(request: pytest.FixtureRequest, tasks: list[Task], tmp_path_factory:
     folder = tmp_path_factory.mktemp("learner")
     kept = Trained(new_learner(name, net), tasks, tasks[0].test.first(40))
 
+    seen: Counter[int] = Counter()
+
     def save(epoch: Epoch) -> None:
-        if epoch.phase not in kept.mid:
+        seen[epoch.phase] += 1
+        if seen[epoch.phase] in (
+            1,
+            3,
+        ):  # some phases have one epoch only; where there are more, most need not be redone
             kept.mid[epoch.phase] = folder / f"phase{epoch.phase}"
             kept.learner.save(kept.mid[epoch.phase])
 
@@ -187,7 +194,7 @@ def test_is_deterministic(trained: Trained) -> None:
 def test_keeps_its_promise(trained: Trained) -> None:
     learner = trained.learner
     verdict = learner.verify()
-    if not learner.method.guarantee:
+    if not learner.method.promises():
         assert "no promise" in str(verdict)
         return
     assert verdict.ok, str(verdict)
@@ -243,7 +250,7 @@ def test_learns_under_bf16_autocast_without_host_round_trips(name: str, net: str
     assert all(torch.isfinite(t).all() for t in answers(learner, tasks[0].test.first(40)).values())
     assert all(torch.isfinite(torch.tensor([e.train_loss, e.valid_loss])).all() for e in seen)
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        assert learner.verify().ok or not learner.method.guarantee, str(learner.verify())
+        assert learner.verify().ok or not learner.method.promises(), str(learner.verify())
 
 
 @pytest.mark.parametrize(("name", "net"), sorted(REFUSES) + [(name, "branching") for name in METHODS])
@@ -260,7 +267,7 @@ def test_learns_with_an_odd_network_or_refuses_it_clearly(name: str, net: str, t
         refusal = str(error)
     if refusal is None:
         assert (name, net) not in REFUSES, "listed in REFUSES, but learns"
-        assert learner.verify().ok or not method.guarantee, str(learner.verify())
+        assert learner.verify().ok or not method.promises(), str(learner.verify())
     else:
         assert not seen, "refused only after training had begun"
         assert "\n" not in refusal
@@ -275,7 +282,7 @@ def test_runs_on_a_gpu_and_loads_on_the_cpu(name: str, net: str, tasks: list[Tas
     with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
         for task in tasks:
             learner.learn(task)
-    assert learner.verify().ok or not learner.method.guarantee, str(learner.verify())
+    assert learner.verify().ok or not learner.method.promises(), str(learner.verify())
     learner.save(tmp_path)
     loaded = hatrack.load(tmp_path, fresh(NETS[net][0], seed=5), device="cpu")
     x = tasks[0].test.first(40)

@@ -11,7 +11,7 @@ Where none can be had, the units are pinned: they stay on for every task, and a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -64,24 +64,28 @@ class Reading:
         """Return how often a module is called in one forward pass."""
         return self._calls.counts[module]
 
-    def read(self, node: Node, *values: Value, why: str = MIXES) -> None:
-        """Put down that a node mixes the units of `values`, and gate them; a gate on one of several is enough.
+    def read(self, node: Node, *values: Value, zero: bool = False, why: str = MIXES) -> None:
+        """Put down that a node mixes the units of `values`, and gate them; pin them where that fails.
 
-        (Several: the factors of a product, whose units have been made one.)
+        A gate on a module's input leaves zeros of a closed unit where it is read, or at least a constant (1 - 0 = 1).
+        That is good enough for a mean. It is not for what a weight multiplies (`zero`), nor for one of two factors,
+        whose units have been made one; zeros in either factor are.
         """
         if not self._notice(self.where(node), *values):
             return
         around = self._calls.around(node)
-        gated = [self._at_module(value, around) or self._at_writers(value) for value in values]
-        if not any(gated):
+        zeros = [self._at_module(around, value.zeros) or self._at_writers(value) for value in values]
+        if any(zeros):
+            return
+        if zero or not all(self._at_module(around, value.origins) for value in values):
             self._pin(node, *values, why=why)
 
     def read_by_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
         """Gate what a linear or convolution layer reads; `read` is the unit read by each entry of the weight."""
-        if not self._notice(self.layer(node, weight), x) or self._at_module(x, self._calls.around(node)[:1]):
+        if not self._notice(self.layer(node, weight), x):
             return
-        if not self._in_weight(weight, occasion, read):
-            self.read(node, x)
+        if not self._at_module(self._calls.around(node)[:1], x.zeros) and not self._in_weight(weight, occasion, read):
+            self.read(node, x, zero=True)
 
     def read_in_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
         """Do the same where only the weight can be gated (inside a recurrent operator)."""
@@ -112,12 +116,12 @@ class Reading:
             self.readers.append((live, reader))
         return bool(len(live))
 
-    def _at_module(self, value: Value, around: list[ModuleCall]) -> bool:
+    def _at_module(self, around: list[ModuleCall], nodes: Collection[Node]) -> bool:
+        """Gate the input of the innermost module that gets the value of one of `nodes`."""
         for call in around:
-            if call.input is None or call.input not in value.origins:
+            if call.input is None or call.input not in nodes:
                 continue
-            source = self._values[call.input]
-            ids = compact(self._ledger.unions.roots(compact(source.unit_ids())))
+            ids = compact(self._ledger.unions.roots(compact(self._values[call.input].unit_ids())))
             if any(ids.shape[axis] > 1 for axis in call.batch_axes):
                 continue  # samples and units share an axis, whose length changes from batch to batch
             self.at_modules[(call.module, call.number)] = ids

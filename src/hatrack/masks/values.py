@@ -29,8 +29,9 @@ class Value:
     scaled   for such a value: a gate on the parameter is a gate on this (only rearranged and scaled)
     writers  the parameters that wrote it, as long as only scaling and rearranging lie between: a gate on those
              is a gate on this
-    origins  the nodes from whose values alone this one is computed, unit by unit: zeros there leave nothing of a
-             closed unit here
+    origins  the nodes from whose values alone this one is computed, unit by unit: with zeros there, a closed unit
+             holds the same here whatever its parameters are
+    zeros    the nodes where zeros in a closed unit are zeros here
     reached  whether it depends on the network's input
     known    a constant that can be looked at
     """
@@ -42,6 +43,7 @@ class Value:
     scaled: bool = True
     writers: frozenset[Occasion] = frozenset()
     origins: frozenset[Node] = frozenset()
+    zeros: frozenset[Node] = frozenset()
     reached: bool = False
     known: Tensor | None = None
 

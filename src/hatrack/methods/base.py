@@ -58,6 +58,7 @@ class Method:
     family: ClassVar[str]
     source: ClassVar[str]
     summary: ClassVar[str]
+    stores: ClassVar[str]  # what it keeps for a finished task besides its head; P parameters, U units
     guarantee: ClassVar[bool] = False
     needs_old_data: ClassVar[bool] = False
     trains: ClassVar[bool] = True

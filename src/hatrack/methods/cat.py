@@ -47,6 +47,7 @@ class CAT(HAT):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Ke, Liu & Huang 2020"
     summary: ClassVar[str] = "HAT's masks; similar tasks are found, unlocked and attended to"
+    stores: ClassVar[str] = "U bytes and an attention layer"
     guarantee: ClassVar[bool] = False
 
     lr: float = hyper(0.025, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))

@@ -57,6 +57,7 @@ class DEN(Method):
     family: ClassVar[str] = "distillation, replay, optimisation"
     source: ClassVar[str] = "Yoon et al. 2018"
     summary: ClassVar[str] = "retrains selected units, opens new ones, doubles those that drift"
+    stores: ClassVar[str] = "U bytes; 4·P in all: the last weights"
 
     lr: float = hyper(0.001, "learning rate at the start of every task", low=0.0, search=(1e-4, 1e-2, "log"))
     lr_min: float = hyper(1e-5, "training on a task stops when the learning rate falls below", low=0.0)

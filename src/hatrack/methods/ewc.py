@@ -32,6 +32,7 @@ class EWC(Anchored):
     family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Kirkpatrick et al. 2017"
     summary: ClassVar[str] = "weights are held by their mean Fisher information over old tasks"
+    stores: ClassVar[str] = "8·P bytes in all: Fisher and anchor"
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))

@@ -28,6 +28,7 @@ class EWCGI(Anchored):
     family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Konishi et al. 2023 (EWC-GI)"
     summary: ClassVar[str] = "ewc's penalty, with spg's gradient importance in place of the Fisher"
+    stores: ClassVar[str] = "8·P bytes in all: importances and anchor"
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(0.1, "λ: weight of the penalty", low=0.0, search=(0.01, 10.0, "log"))

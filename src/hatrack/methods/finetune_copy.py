@@ -24,6 +24,7 @@ class FinetuneCopy(One):
     name: ClassVar[str] = "finetune-copy"
     source: ClassVar[str] = "Konishi et al. 2023 (B2)"
     summary: ClassVar[str] = "a network a task, each fine-tuned from the one before; no forgetting"
+    stores: ClassVar[str] = "4·P bytes: a whole network"
 
     def private(self) -> Mapping[str, Tensor]:
         return self.model.private[-1] if self.model.private else super().private()

@@ -34,6 +34,7 @@ class FisherMask(GradientMask):
     family: ClassVar[str] = "soft masks"
     source: ClassVar[str] = "MINT Lab (Fisher masks)"
     summary: ClassVar[str] = "the weights with the largest Fisher information are frozen"
+    stores: ClassVar[str] = "P bytes in all: what is frozen"
 
     share: float = hyper(
         0.9, "share of the entries that a task freezes", low=0.0, high=1.0, search=(0.5, 0.99, "linear")

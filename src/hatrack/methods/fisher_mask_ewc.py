@@ -24,6 +24,7 @@ class FisherMaskEWC(FisherMask, EWC):
     family: ClassVar[str] = "soft masks"
     source: ClassVar[str] = "MINT Lab (Fisher masks)"
     summary: ClassVar[str] = "fisher-mask, with EWC's penalty on the weights that stay free"
+    stores: ClassVar[str] = "9·P bytes in all: frozen entries, Fisher, anchor"
 
     def after_backward(self) -> None:
         super().after_backward()

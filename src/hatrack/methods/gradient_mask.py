@@ -67,6 +67,6 @@ class GradientMask(Method):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         super().load_state(state)
-        # in the network's order: a file has its own, and sums over all entries would round differently
-        stored = {name: (f"importance/{name}", p) for name, p in self.model.parameters().items()}
-        self.importance = {name: state[key].to(p) for name, (key, p) in stored.items() if key in state}
+        prefix, parameters = "importance/", self.model.parameters()
+        stored = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        self.importance = {name: value.to(parameters[name]) for name, value in stored.items()}

@@ -38,6 +38,7 @@ class HAT(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Serrà et al. 2018"
     summary: ClassVar[str] = "learned unit masks; weights between used units are locked"
+    stores: ClassVar[str] = "U bytes: a gate a unit"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 

@@ -24,6 +24,7 @@ class HPG(SPG):
     name: ClassVar[str] = "hpg"
     source: ClassVar[str] = "Konishi et al. 2023 (HPG)"
     summary: ClassVar[str] = "SPG's importance, cut at a threshold: blocked or free"
+    stores: ClassVar[str] = "4·P bytes in all: importances"
 
     threshold: float = hyper(
         0.5, "importance above which a parameter is blocked", low=0.0, high=1.0, search=(0.1, 0.3, 0.5, 0.7, 0.9)

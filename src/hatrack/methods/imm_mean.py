@@ -31,6 +31,7 @@ class IMMMean(Anchored):
     family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Lee et al. 2017"
     summary: ClassVar[str] = "after each task the network becomes the mean over all tasks"
+    stores: ClassVar[str] = "4·P bytes in all: the merged weights"
 
     lam: float = hyper(1e-4, "λ: weight of the pull to the merged weights", low=0.0, search=(1e-6, 1e-2, "log"))
 

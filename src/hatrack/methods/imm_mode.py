@@ -32,6 +32,7 @@ class IMMMode(IMMMean):
 
     name: ClassVar[str] = "imm-mode"
     summary: ClassVar[str] = "as imm-mean, each weight averaged by the tasks' Fisher information"
+    stores: ClassVar[str] = "8·P bytes in all: merged weights, Fisher"
 
     clip: float = hyper(1000.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(0.01, "λ: weight of the pull to the merged weights", low=0.0, search=(1e-5, 10.0, "log"))

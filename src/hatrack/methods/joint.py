@@ -25,6 +25,7 @@ class Joint(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Caruana 1997"
     summary: ClassVar[str] = "retrains from scratch on all tasks so far; an upper reference"
+    stores: ClassVar[str] = "its training data"
     needs_old_data: ClassVar[bool] = True
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:

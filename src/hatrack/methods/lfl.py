@@ -36,6 +36,7 @@ class LFL(Method):
     family: ClassVar[str] = "distillation, replay, optimisation"
     source: ClassVar[str] = "Jung et al. 2016"
     summary: ClassVar[str] = "features of the new task's samples stay near those of the old network"
+    stores: ClassVar[str] = "4·P bytes in all: the old network"
 
     clip: float = hyper(200.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(0.001, "λ: weight of the distance between features", low=0.0, search=(5e-5, 0.1, "log"))

@@ -36,6 +36,7 @@ class LWF(Method):
     family: ClassVar[str] = "distillation, replay, optimisation"
     source: ClassVar[str] = "Li & Hoiem 2017"
     summary: ClassVar[str] = "old heads keep their answers to the new task's samples"
+    stores: ClassVar[str] = "4·P bytes in all: the old network"
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(2.0, "λ: weight of the distillation", low=0.0, search=(0.1, 10.0, "log"))

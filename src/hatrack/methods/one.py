@@ -25,6 +25,7 @@ class One(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Konishi et al. 2023 (ONE)"
     summary: ClassVar[str] = "a network a task, each from the initial weights; no forgetting, no transfer"
+    stores: ClassVar[str] = "4·P bytes: a whole network"
     guarantee: ClassVar[bool] = True
 
     def private(self) -> Mapping[str, Tensor]:

@@ -26,6 +26,7 @@ class OnlineEWC(EWC):
     name: ClassVar[str] = "online-ewc"
     source: ClassVar[str] = "Schwarz et al. 2018"
     summary: ClassVar[str] = "as ewc, with a decaying sum of the tasks' Fisher information"
+    stores: ClassVar[str] = "8·P bytes in all: Fisher and anchor"
 
     gamma: float = hyper(
         0.95, "γ: what remains of the old Fisher when a task ends", low=0.0, high=1.0, search=(0.5, 1.0, "linear")

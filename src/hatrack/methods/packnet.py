@@ -43,6 +43,7 @@ class PackNet(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Mallya & Lazebnik 2018"
     summary: ClassVar[str] = "prunes after each task; the weights freed learn the next one"
+    stores: ClassVar[str] = "P bytes in all: the owner of every weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 

@@ -49,6 +49,7 @@ class PathNet(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Fernando et al. 2017"
     summary: ClassVar[str] = "paths through modules win tournaments; the winner's modules are frozen"
+    stores: ClassVar[str] = "3 numbers a site: its path"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 

@@ -45,6 +45,7 @@ class PMask(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Raskoti & Ghimire (PMASK)"
     summary: ClassVar[str] = "learned masks on single weights; used weights are locked"
+    stores: ClassVar[str] = "P/8 bytes: a bit a weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 

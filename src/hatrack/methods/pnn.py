@@ -45,6 +45,7 @@ class PNN(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Rusu et al. 2016"
     summary: ClassVar[str] = "a network a task, fed by all earlier ones, which are frozen"
+    stores: ClassVar[str] = "4·P bytes and adapters: a whole column"
     guarantee: ClassVar[bool] = True
 
     scale: float = hyper(0.1, "standard deviation of the laterals' scalars at the start", low=0.0)

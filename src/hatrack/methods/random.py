@@ -26,6 +26,7 @@ class Random(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Serrà et al. 2018"
     summary: ClassVar[str] = "draws labels by their training frequency; a lower reference"
+    stores: ClassVar[str] = "8 bytes a class"
     trains: ClassVar[bool] = False
 
     def attach(self, model: Model) -> None:

@@ -30,6 +30,7 @@ class ReplayAll(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Konishi et al. 2023 (B1)"
     summary: ClassVar[str] = "goes on with a share of all old tasks' samples mixed in"
+    stores: ClassVar[str] = "a share of its training data"
     needs_old_data: ClassVar[bool] = True
 
     share: float = hyper(

@@ -16,3 +16,4 @@ class SGD(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Goodfellow et al. 2014"
     summary: ClassVar[str] = "plain fine-tuning; forgets"
+    stores: ClassVar[str] = "nothing"

@@ -20,6 +20,7 @@ class SGDFrozen(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Serrà et al. 2018 (SGD-F)"
     summary: ClassVar[str] = "the network is frozen after the first task; only heads learn"
+    stores: ClassVar[str] = "nothing"
     guarantee: ClassVar[bool] = True
 
     def trainable(self) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ class SGDRestart(Method):
     family: ClassVar[str] = "references"
     source: ClassVar[str] = "Serrà et al. 2018"
     summary: ClassVar[str] = "re-initialised before each task; forgets all"
+    stores: ClassVar[str] = "nothing"
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)

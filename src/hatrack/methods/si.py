@@ -30,6 +30,7 @@ class SI(Anchored):
     family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Zenke et al. 2017"
     summary: ClassVar[str] = "weights are held by their share in the fall of the loss along the path"
+    stores: ClassVar[str] = "8·P bytes in all: importances and anchor"
 
     c: float = hyper(0.1, "weight of the penalty", low=0.0, search=(0.01, 10.0, "log"))
     xi: float = hyper(0.1, "ξ: damping, bounds the importance of weights that hardly moved", low=1e-9)

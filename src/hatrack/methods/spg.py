@@ -35,6 +35,7 @@ class SPG(SoftMask):
     family: ClassVar[str] = "soft masks"
     source: ClassVar[str] = "Konishi et al. 2023"
     summary: ClassVar[str] = "gradients weakened by each parameter's importance to old tasks"
+    stores: ClassVar[str] = "4·P bytes in all: importances"
 
     chi: bool = hyper(True, "let the heads of old tasks have a say in the importance (cross-head importance)")
     importance_dropout: bool = hyper(False, "collect the gradients with dropout on, as the published code does")

@@ -29,6 +29,7 @@ class SPGFisher(SoftMask):
     family: ClassVar[str] = "soft masks"
     source: ClassVar[str] = "Konishi et al. 2023 (SPG-FI)"
     summary: ClassVar[str] = "SPG with Fisher information as the importance"
+    stores: ClassVar[str] = "4·P bytes in all: importances"
 
     def measured(self, feed: Feed) -> dict[str, Tensor]:
         self.model.net.eval()

@@ -41,6 +41,7 @@ class SupSup(Method):
     family: ClassVar[str] = "hard masks"
     source: ClassVar[str] = "Wortsman et al. 2020"
     summary: ClassVar[str] = "learned masks over fixed random weights, one bit a weight and task"
+    stores: ClassVar[str] = "P/8 bytes: a bit a weight"
     guarantee: ClassVar[bool] = True
 
     lr: float = hyper(0.001, "learning rate (Adam) at the start of every task", low=0.0, search=(1e-4, 0.1, "log"))

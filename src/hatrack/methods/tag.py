@@ -39,6 +39,7 @@ class TAG(Method):
     family: ClassVar[str] = "distillation, replay, optimisation"
     source: ClassVar[str] = "Malviya et al. 2022"
     summary: ClassVar[str] = "RMSProp with one accumulator a task, weighted by how tasks agree"
+    stores: ClassVar[str] = "8·P bytes: two moments"
 
     lr: float = hyper(2.5e-4, "learning rate at the start of every task", low=0.0, search=(1e-5, 1e-2, "log"))
     lr_min: float = hyper(1e-6, "training on a task stops when the learning rate falls below", low=0.0)

@@ -52,6 +52,7 @@ class UCL(Method):
     family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Ahn et al. 2019"
     summary: ClassVar[str] = "Bayesian weights with an uncertainty a node; certain nodes resist change"
+    stores: ClassVar[str] = "8·P bytes in all: means and deviations"
 
     lr: float = hyper(0.001, "learning rate of the means at the start of a task", low=0.0, search=(1e-4, 1e-2, "log"))
     lr_rho: float = hyper(0.001, "learning rate of the uncertainties", low=0.0, search=(1e-4, 1e-1, "log"))

@@ -43,6 +43,8 @@ def _details(entry: Mapping[str, Any]) -> list[str]:
     if "source" in entry:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
         lines.append(f"{entry['family']}, {entry['source']}; {kept}")
+        old = "; needs the data of old tasks" if entry["needs_old_data"] else ""
+        lines.append(f"keeps per task: {entry['stores']}{old}")
     if entry["settings"]:
         lines.append("--set " + " ".join(f"{s['name']}={_shown(s['default'])}" for s in entry["settings"]))
     return lines
@@ -55,7 +57,7 @@ def _shown(value: Any) -> str:
 
 def _method(name: str) -> dict[str, Any]:
     method = METHODS[name]
-    facts = ("family", "source", "summary", "guarantee", "needs_old_data")
+    facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data")
     return {fact: getattr(method, fact) for fact in facts} | {
         "settings": [
             {
@@ -66,6 +68,7 @@ def _method(name: str) -> dict[str, Any]:
                 "low": h.low,
                 "high": h.high,
                 "choices": plain(h.choices),
+                "search": plain(h.search),
             }
             for h in hyperparameters(method).values()
         ]

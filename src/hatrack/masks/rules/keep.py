@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
@@ -13,6 +14,9 @@ from hatrack.masks.ledger import Occasion
 from hatrack.masks.rules.registry import Call, rule, run
 from hatrack.masks.unions import ALWAYS_ON, compact
 from hatrack.masks.values import Value, expand_tail
+
+SUMS, PRODUCTS, QUOTIENTS = ("add", "sub", "subtract", "rsub"), ("mul", "multiply"), ("div", "divide", "true_divide")
+TERMS = 2  # of a sum; a number or a tensor without units among them would stay behind a closed gate
 
 
 @rule(*ops.REARRANGE)
@@ -40,7 +44,8 @@ def rearrange(call: Call) -> Any:
 
 
 def _like(call: Call, shape: torch.Size, x: Value, ids: Tensor | None, pos: Tensor | None) -> Value:
-    return Value(shape, ids, x.param, pos, x.scaled, x.writers, x.origins | {call.node}, x.reached)
+    origins, zeros = x.origins | {call.node}, x.zeros | {call.node}
+    return Value(shape, ids, x.param, pos, x.scaled, x.writers, origins, zeros, x.reached)
 
 
 @rule(*ops.JOIN)
@@ -50,7 +55,9 @@ def join(call: Call) -> Any:
     ids = run(call, lambda v: parts[id(v)].unit_ids())
     from_weights = all(v.writers or not v.carries for v in parts.values())
     writers = frozenset().union(*(v.writers for v in parts.values())) if from_weights else frozenset()
-    return call.units(ids, *parts.values(), writers=writers)
+    carrying = [v.zeros for v in parts.values() if v.carries]
+    zeros = frozenset.intersection(*carrying) if carrying else frozenset()
+    return call.units(ids, *parts.values(), writers=writers, zeros=zeros)
 
 
 def born(call: Call, value: Value) -> Value:
@@ -64,7 +71,7 @@ def born(call: Call, value: Value) -> Value:
     )
     ids = fresh[value.positions()]
     writers = frozenset({occasion}) if occasion is not None and occasion.written is not None else frozenset()
-    return Value(value.shape, ids, writers=writers, origins=frozenset({call.node}), reached=True)
+    return call.units(ids, writers=writers, shape=value.shape)
 
 
 @rule(*ops.POINTWISE)
@@ -75,12 +82,11 @@ def pointwise(call: Call) -> Any:
         return binary(call)
     kept = call.name in ops.HOMOGENEOUS
 
-    def make(shape: torch.Size) -> Value:
-        writers = first.writers if kept else frozenset()
-        origins = first.origins | {call.node}
-        return Value(shape, first.ids, first.param, first.pos, first.scaled and kept, writers, origins, first.reached)
-
-    return call.results(make)
+    if first.param is not None:
+        return call.results(lambda shape: Value(shape, None, first.param, first.pos, first.scaled and kept))
+    zeros, writers = (first.zeros, first.writers) if kept else (frozenset(), frozenset())
+    ids = first.unit_ids()
+    return call.results(lambda shape: call.units(ids, first, writers=writers, zeros=zeros))
 
 
 @rule(*ops.BINARY)
@@ -97,9 +103,9 @@ def binary(call: Call) -> Any:
     for other in units[1:]:
         ids = _met(call, ids, other.unit_ids().expand(call.shape))
     acting = [call.ledger.meet(v, ids) for v in params]
-    if params:  # what a parameter adds to a closed unit stays there whatever is done to the other operand
-        return call.units(ids, writers=_writers(call, units, acting))
-    return call.units(ids, *units, writers=_writers(call, units, []))
+    # What a parameter adds to a closed unit stays there whatever is done to the other operand.
+    sources = [] if params else units
+    return call.units(ids, *sources, writers=_writers(call, ids, units, acting), zeros=_zeros(call, ids, units))
 
 
 def _met(call: Call, a: Tensor, b: Tensor) -> Tensor:
@@ -109,24 +115,36 @@ def _met(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(here == ALWAYS_ON, there, here).expand(call.shape)
 
 
-def _writers(call: Call, units: list[Value], acting: list[Occasion | None]) -> frozenset[Occasion]:
-    """Return the parameters whose gates are gates on the result: of every term of a sum, of one factor."""
-    if call.name in ("add", "sub", "rsub") and len(units) + len(acting) == len(call.values) and _plain(call):
-        every = [v.writers for v in units] + [
-            frozenset({a}) if a is not None and a.written is not None else frozenset() for a in acting
-        ]
-        return frozenset().union(*every) if all(every) else frozenset()
-    if call.name in ("mul", "multiply"):
-        return next((v.writers for v in units if v.writers), frozenset())
-    if call.name in ("div", "divide", "true_divide") and units and call["self"] is units[0]:
-        numerator: frozenset[Occasion] = units[0].writers
-        return numerator
-    return frozenset()
+def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Occasion | None]) -> frozenset[Occasion]:
+    """Return the parameters whose gates, all together, are gates on the result."""
+    if call.name in SUMS:
+        terms = [v.writers for v in _whole(ids, units)] + [_writer(occasion) for occasion in acting]
+        return frozenset().union(*terms) if all(terms) and len(terms) == TERMS else frozenset()
+    return next((v.writers for v in _whole(ids, _factors(call, units)) if v.writers), frozenset())
 
 
-def _plain(call: Call) -> bool:
-    """Whether nothing but tensors is added (a number would stay behind a closed gate)."""
-    return isinstance(call["self"], Value) and isinstance(call["other"], Value)
+def _zeros(call: Call, ids: Tensor, units: list[Value]) -> frozenset[Node]:
+    """Return the nodes where zeros are zeros in the result."""
+    if call.name in SUMS:
+        terms = [v.zeros for v in _whole(ids, units)]
+        return frozenset.intersection(*terms) if len(terms) == TERMS else frozenset()
+    return frozenset().union(*(v.zeros for v in _whole(ids, _factors(call, units))))
+
+
+def _factors(call: Call, units: list[Value]) -> list[Value]:
+    """Return the operands of which any one makes the result zero."""
+    if call.name in PRODUCTS:
+        return units
+    return units[:1] if call.name in QUOTIENTS and call["self"].ids is not None else []
+
+
+def _whole(ids: Tensor, units: list[Value]) -> list[Value]:
+    """Return the operands that have a unit wherever the result has one: only those are all gated with it."""
+    return [v for v in units if not bool(((compact(v.unit_ids()) == ALWAYS_ON) & (compact(ids) != ALWAYS_ON)).any())]
+
+
+def _writer(occasion: Occasion | None) -> frozenset[Occasion]:
+    return frozenset() if occasion is None or occasion.written is None else frozenset({occasion})
 
 
 def _of_parameters(call: Call, params: list[Value]) -> Any:
@@ -134,7 +152,7 @@ def _of_parameters(call: Call, params: list[Value]) -> Any:
     if len(params) != 1 or params[0].shape != call.shape:
         return call.unknown()
     p = params[0]
-    scaling = call.name in ("mul", "multiply") or (call.name in ("div", "divide", "true_divide") and call["self"] is p)
+    scaling = call.name in PRODUCTS or (call.name in QUOTIENTS and call["self"] is p)
     return Value(p.shape, None, p.param, p.pos, p.scaled and scaling)
 
 
@@ -145,7 +163,9 @@ def glu(call: Call) -> Any:
     if x.ids is None:
         return call.unknown()
     value, gate = x.ids.chunk(2, call["dim"])
-    return call.units(_met(call, value, gate), x, writers=x.writers)
+    ids = _met(call, value, gate)
+    whole = bool(_whole(ids, [Value(call.shape, value)]))
+    return call.units(ids, x, writers=x.writers if whole else (), zeros=x.zeros if whole else ())
 
 
 @rule(*ops.SPATIAL)
@@ -165,8 +185,10 @@ def pad(call: Call) -> Any:
     tail = len(widths) // 2
     if x.ids is None:
         return call.unknown()
+    constant = call.get("mode", "constant") == "constant"
+    zeros = x.zeros if not constant or not call.get("value") else frozenset()
     if not any(call.unions.varies(x.ids, x.ids.ndim - 1 - a) for a in range(tail)):
-        return call.units(expand_tail(x.ids, call.shape, tail), x)
-    if call.get("mode", "constant") != "constant":
+        return call.units(expand_tail(x.ids, call.shape, tail), x, zeros=zeros)
+    if not constant:
         return call.unknown()
-    return call.units(pad_ids(x.ids, widths, value=ALWAYS_ON), x)
+    return call.units(pad_ids(x.ids, widths, value=ALWAYS_ON), x, zeros=x.zeros)

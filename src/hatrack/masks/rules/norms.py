@@ -47,7 +47,7 @@ def prelu(call: Call) -> Any:
     if x.ids is None or slope.param is None:
         return call.unknown()
     call.ledger.meet(_on_channels(slope, x) if len(slope.shape) == 1 else slope, x.ids)
-    return call.units(x.ids, x, writers=x.writers)
+    return call.units(x.ids, x, writers=x.writers, zeros=x.zeros)
 
 
 def _on_channels(value: Value, x: Value) -> Value:

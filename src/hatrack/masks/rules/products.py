@@ -66,7 +66,7 @@ def einsum(call: Call) -> Any:
         return result
     spread = shared + rows + columns
     ids = result.ids.reshape([size[x] for x in spread]).permute([spread.index(x) for x in out])
-    return Value(call.shape, ids, writers=result.writers, origins=result.origins, reached=True)
+    return call.units(ids, writers=result.writers)
 
 
 def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -99,7 +99,7 @@ def product(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: 
         turned = torch.Size([*shape[:-2], shape[-1], shape[-2]])
         result = _weigh(call, b, right.transpose(-1, -2), a, left.transpose(-1, -2), turned)
         assert result.ids is not None
-        return Value(shape, result.ids.transpose(-1, -2), writers=result.writers, origins=result.origins, reached=True)
+        return call.units(result.ids.transpose(-1, -2), writers=result.writers, shape=shape)
     return between(call, a, b, left, right, shape)
 
 
@@ -118,7 +118,7 @@ def between(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: 
         result: Value = call.unknown()  # every entry would belong to two units
         return Value(shape, reached=result.reached)
     ids = torch.where(*torch.broadcast_tensors(rows == ALWAYS_ON, columns, rows))
-    return Value(shape, ids.expand(shape), origins=frozenset({call.node}), reached=True)
+    return call.units(ids.expand(shape), shape=shape)
 
 
 def _shifted(call: Call, result: Value, bias: Value) -> Value:
@@ -127,7 +127,7 @@ def _shifted(call: Call, result: Value, bias: Value) -> Value:
     shift = call.ledger.meet(bias, result.ids)
     known = result.writers and shift is not None and shift.written is not None
     writers = result.writers | {shift} if known and shift is not None else frozenset()
-    return Value(result.shape, result.ids, writers=writers, origins=frozenset({call.node}), reached=True)
+    return call.units(result.ids, writers=writers, shape=result.shape)
 
 
 def _weigh(call: Call, x: Value, ids: Tensor, weight: Value, positions: Tensor, shape: torch.Size) -> Value:
@@ -141,7 +141,7 @@ def _weigh(call: Call, x: Value, ids: Tensor, weight: Value, positions: Tensor, 
     *others, summed = (call.unions.varies(ids, axis) for axis in range(ids.ndim))
     if any(others) and not summed:
         call.ledger.freeze(weight, why="it serves every unit alike (it mixes positions, not units)")
-        return Value(shape, ids.narrow(-1, 0, 1).expand(shape), origins=frozenset({call.node}), reached=True)
+        return call.units(ids.narrow(-1, 0, 1).expand(shape), shape=shape)
     positions = positions.expand(*batch, *positions.shape[-2:])
     own = [axis for axis in range(len(batch)) if not constant_along(positions, axis)]
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
@@ -150,5 +150,5 @@ def _weigh(call: Call, x: Value, ids: Tensor, weight: Value, positions: Tensor, 
     here = Value(positions.shape, param=weight.param, pos=positions, scaled=weight.scaled)
     occasion = call.ledger.use(here, (written, read), written)
     call.reading.read_by_weight(call.node, x, here, occasion, read)
-    by = frozenset({occasion}) if occasion is not None and occasion.written is not None else frozenset()
-    return Value(shape, written.expand(shape), writers=by, origins=frozenset({call.node}), reached=True)
+    by = [occasion] if occasion is not None and occasion.written is not None else []
+    return call.units(written.expand(shape), writers=by, shape=shape)

@@ -42,10 +42,9 @@ def layers(call: Call) -> Any:
         read, value = torch.cat(units), Value(torch.Size([1]), torch.cat(units)[None], reached=True)
     output, *final = call.node.meta["val"]
     last = torch.stack(hidden)[:, None, :]
-    own = frozenset({call.node})
     return [
-        Value(output.shape, read.expand(output.shape), origins=own, reached=True),
-        *(Value(m.shape, last.expand(m.shape), origins=own, reached=True) for m in final),
+        call.units(read.expand(output.shape), shape=output.shape),
+        *(call.units(last.expand(m.shape), shape=m.shape) for m in final),
     ]
 
 
@@ -59,7 +58,7 @@ def cell(call: Call) -> Any:
     units = _cell(call, x, read, params, CELLS[call.name])
     for state in states:
         _carry(call, state, units)
-    return call.results(lambda shape: Value(shape, units.expand(shape), origins=frozenset({call.node}), reached=True))
+    return call.results(lambda shape: call.units(units.expand(shape), shape=shape))
 
 
 def _cell(call: Call, x: Value, read: Tensor, params: list[Value], blocks: int) -> Tensor:

@@ -68,14 +68,29 @@ class Call:
         known = all(occasion is not None and occasion.written is not None for occasion in by)
         return self.units(ids, writers=[o for o in by if o is not None] if known else ())
 
-    def units(self, ids: Tensor, *computed_from: Value, writers: Iterable[Occasion] = ()) -> Value:
+    def units(
+        self,
+        ids: Tensor,
+        *computed_from: Value,
+        writers: Iterable[Occasion] = (),
+        zeros: Iterable[Node] = (),
+        shape: torch.Size | None = None,
+    ) -> Value:
         """Return a value of this call with the units `ids`; it is computed, unit by unit, from other values.
 
-        Without `computed_from` the value is an origin of its own.
+        Without `computed_from` the value is an origin of its own; `writers` and `zeros` as in `Value`.
         """
+        own = frozenset({self.node})
         carrying = [v.origins for v in computed_from if v.carries]
-        origins = frozenset.intersection(*carrying) if carrying else frozenset()
-        return Value(self.shape, ids, writers=frozenset(writers), origins=origins | {self.node}, reached=True)
+        origins = frozenset.intersection(*carrying) if carrying else own
+        return Value(
+            self.shape if shape is None else shape,
+            ids,
+            writers=frozenset(writers),
+            origins=origins | own,
+            zeros=own.union(zeros),
+            reached=True,
+        )
 
     def mixed(self) -> Any:
         """Return the results of an operator after which no entry belongs to a unit any more."""
