@@ -505,6 +505,13 @@ class Shifted(nn.Module):
         return x + y.mean(-1, keepdim=True)
 
 
+class Squashed(nn.Linear):
+    """Reads sigmoid(x): with a gate on x, a closed unit would still come in as ½ and make its weights matter."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(torch.sigmoid(input)) + torch.sigmoid(input).mean(-1, keepdim=True)
+
+
 class FrozenStem(nn.Module):
     """A part that the user does not want trained."""
 
@@ -586,6 +593,7 @@ ZOO: dict[str, Kept] = {
     "shifted-smooth": Kept(
         around(lambda: Shifted(True)), notes=("1",), frozen=("0.weight", "0.bias", "1.scale", "1.shift")
     ),
+    "squashed": Kept(around(lambda: Squashed(6, 6))),
     "bare": Kept(Bare),
     "transformed": Kept(Transformed, notes=("Transformed",), frozen=("first.weight", "first.bias")),
     "in-place": Kept(InPlace),

@@ -130,7 +130,7 @@ def trained(request: pytest.FixtureRequest, tasks: list[Task], tmp_path_factory:
         if seen[epoch.phase] in (
             1,
             3,
-        ):  # some phases have one epoch only; where there are more, most need not be redone
+        ):  # a phase may have one epoch only
             kept.mid[epoch.phase] = folder / f"phase{epoch.phase}"
             kept.learner.save(kept.mid[epoch.phase])
 

@@ -55,7 +55,7 @@ def test_three_tasks_equal_the_restatement(method: SPG) -> None:
         new = restated_importance([arrays(m, t) for t in range(task + 1)], x, y, method.chi)
         gamma = new if gamma is None else {name: np.maximum(v, gamma[name]) for name, v in new.items()}
         close(as_arrays(method.importance), gamma, rtol=1e-7)
-        assert all(0 <= v.min() and v.max() <= 1 for v in gamma.values())
+        assert all(v.min() >= 0 and v.max() <= 1 for v in gamma.values())
 
 
 def test_what_hpg_blocks_keeps_its_bits() -> None:
