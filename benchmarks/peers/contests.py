@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from protocol import Contest, Side
 
-EWC = (1e3, 1e4, 1e5, 1e6, 1e7)
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
-DISTILLATION = (0.3, 1.0, 3.0, 10.0, 30.0)
+DISTILLATION = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SI = Side("si", knobs=("c",), candidates=(0.1, 1.0, 10.0, 100.0, 1000.0))
 
 CONTESTS = (
     Contest(Side("sgd"), Side("Naive")),
     Contest(
-        Side("ewc", knobs=("lam",), candidates=EWC),
-        Side("EWC", knobs=("ewc_lambda",), candidates=EWC),
+        Side("ewc", knobs=("lam",), candidates=(1e4, 1e5, 1e6, 1e7, 1e8)),
+        Side("EWC", knobs=("ewc_lambda",), candidates=(1e3, 1e4, 1e5, 1e6, 1e7)),
     ),
     Contest(_SI, Side("SI", knobs=("si_lambda",), candidates=(1.0, 10.0, 100.0, 1000.0, 10_000.0))),
     Contest(_SI, Side("SI as released", {"si_lambda": 100.0})),  # any value: on a CPU it has no effect

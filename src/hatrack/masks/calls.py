@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Node
 
-from hatrack.masks.graph import Graph, evaluating, module_stack
+from hatrack.masks.graph import Graph, module_stack
+from hatrack.modes import evaluating
 
 
 @dataclass

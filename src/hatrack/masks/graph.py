@@ -22,6 +22,7 @@ from torch.fx import Node
 
 from hatrack.errors import HatrackError
 from hatrack.masks import ops
+from hatrack.modes import evaluating
 
 REMEDY = "or choose a method that needs no unit map (pmask, for example)"
 
@@ -179,15 +180,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """Put the network into evaluation mode, and each module back into its own mode afterwards."""
-    training = [m for m in net.modules() if m.training]
-    net.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -32,10 +32,10 @@ from torch.nn.functional import cross_entropy, linear
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
 from hatrack.methods.attention import attend, new_attention, xavier
-from hatrack.methods.evaluating import evaluating
 from hatrack.methods.hat import HAT
 from hatrack.methods.hyper import hyper
 from hatrack.methods.validation import Scores
+from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
 

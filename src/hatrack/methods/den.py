@@ -39,10 +39,10 @@ from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import Site, layer_of
 from hatrack.methods.base import Method, bits
-from hatrack.methods.evaluating import evaluating
 from hatrack.methods.hyper import hyper
 from hatrack.methods.nodes import axes, read, written
 from hatrack.methods.norms import private_norms
+from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
 SELECT, RETRAIN, EXPAND, SPLIT = range(4)

@@ -19,19 +19,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, sparsity
+from hatrack.masks.gates import gate
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Method, bits
+from hatrack.methods.base import bits
+from hatrack.methods.hard_attention import HardAttention
 from hatrack.methods.hyper import hyper
 from hatrack.methods.norms import NORM_HELP, NORMS, private_norms
 from hatrack.nets.model import Model
 
 
 @dataclass
-class HAT(Method):
+class HAT(HardAttention):
     """Hard attention to the task: a learned gate on every unit, weights between gated units locked."""
 
     name: ClassVar[str] = "hat"
@@ -42,8 +43,6 @@ class HAT(Method):
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 
-    s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
-    c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
     hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
     norm: str = hyper("task", NORM_HELP, choices=NORMS)
 
@@ -61,9 +60,7 @@ class HAT(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        size = self.model.units.size
-        self.embedding = nn.Parameter(torch.randn(size, generator=generator).to(self.model.device))
-        self.taken = self._taken()
+        self.attend(self.model.units.size, self._taken(), generator)
         if self.masks:
             self.lock = Lock(self.model.parameters(), self._shared(self.taken))
 
@@ -73,36 +70,19 @@ class HAT(Method):
             return torch.zeros(self.model.units.size, device=self.model.device)
         return torch.stack([mask.float() for mask in self.masks]).amax(0)
 
-    def trainable(self) -> dict[str, Tensor]:
-        return {**super().trainable(), "embedding": self.embedding}
-
     def loss(self, batch: Batch) -> Tensor:
-        gates = gate(self.embedding, anneal(self.clock.fraction(), self.s_max))
-        logits = self.model.logits(batch.x, self.task, gates)
-        return nn.functional.cross_entropy(logits, batch.y) + self.c * sparsity(gates, self.taken)
-
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return super().valid_loss(logits, y) + self.c * sparsity(gate(self.embedding, self.s_max), self.taken)
-
-    def after_backward(self) -> None:
-        super().after_backward()
-        assert self.embedding.grad is not None
-        s = anneal(self.clock.fraction(), self.s_max)
-        compensate(self.embedding.grad, self.embedding.detach(), s, self.s_max)
-
-    def after_step(self) -> None:
-        super().after_step()
-        self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
+        gates = gate(self.embedding, self.scale())
+        return self.attended_loss(self.model.logits(batch.x, self.task, gates), batch.y, gates)
 
     def end_task(self, feed: Feed) -> None:
-        final = gate(self.embedding.detach(), self.s_max)
+        final = self.final_gates().detach()
         self.masks.append(final > 0.5 if self.hard else final)
         if self.norm == "task":
             self.model.keep_moved_buffers(self.task)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         learned = task < len(self.masks)
-        return self.model.logits(x, task, self.masks[task] if learned else gate(self.embedding, self.s_max))
+        return self.model.logits(x, task, self.masks[task] if learned else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self._shared(self.masks[task].float())
@@ -110,7 +90,7 @@ class HAT(Method):
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
         if self.task == len(self.masks):
-            gates = torch.maximum(gates, gate(self.embedding.detach(), self.s_max))
+            gates = torch.maximum(gates, self.final_gates().detach())
         return self._shared(gates)
 
     def _shared(self, gates: Tensor) -> dict[str, Tensor]:
@@ -123,9 +103,6 @@ class HAT(Method):
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]
-
-    def s_now(self) -> float:
-        return self.s_max
 
     def state(self) -> dict[str, Tensor]:
         return {f"mask/{t}": bits(mask) if self.hard else mask for t, mask in enumerate(self.masks)}

@@ -23,8 +23,8 @@ from torch.nn.functional import mse_loss
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
 from hatrack.methods.distillation import Teacher
-from hatrack.methods.evaluating import evaluating
 from hatrack.methods.hyper import hyper
+from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
 

@@ -9,9 +9,10 @@
 Every weight keeps the number of its task. Biases are trained with the first task and fixed afterwards.
 
 Deviations. Batch norms are one a task: the paper fixes them after its first task, ImageNet, which a small first task
-cannot replace (`norm='frozen'` does as the paper; a digits sequence loses 14 points by it). The last task is pruned like the others, since the list of tasks is open. Retraining starts at the task's
-learning rate and leaves the rest to the schedule, where the published code starts at a tenth. Free weights start
-every task at 0, as pruning left them, in the paper as here.
+cannot replace (`norm='frozen'` does as the paper; a digits sequence loses 14 points by it). The last task is pruned
+like the others, since the list of tasks is open. Retraining starts at the task's learning rate and leaves the rest to
+the schedule, where the published code starts at a tenth. Free weights start every task at 0, as pruning left them, in
+the paper as here.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import EMBEDDING_RANGE, anneal, apply, compensate, gate, sparsity
+from hatrack.masks.gates import apply, gate
 from hatrack.masks.lock import Lock
 from hatrack.masks.packed import pack, unpack
 from hatrack.masks.unitmap import layer_of
-from hatrack.methods.base import Method
 from hatrack.methods.fisher import fisher_diagonal, penalty
+from hatrack.methods.hard_attention import HardAttention
 from hatrack.methods.hyper import hyper
 from hatrack.methods.norms import private_norms
 from hatrack.nets.model import Model
@@ -38,7 +38,7 @@ OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 @dataclass
-class PMask(Method):
+class PMask(HardAttention):
     """Hard attention on every single weight and bias."""
 
     name: ClassVar[str] = "pmask"
@@ -49,8 +49,6 @@ class PMask(Method):
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
 
-    s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
-    c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
     adam: bool = hyper(False, "train with Adam instead of plain SGD (then lr = 0.001 is usual)")
     ewc: float = hyper(0.0, "weight of an EWC penalty on the entries that are still free", low=0.0)
 
@@ -73,8 +71,7 @@ class PMask(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        self.embedding = nn.Parameter(torch.randn(self.total, generator=generator).to(self.model.device))
-        self.taken = self._taken()
+        self.attend(self.total, self._taken(), generator)
         self.lock = Lock(self.masked, self._by_name(self.taken)) if self.packed else None
 
     def _taken(self) -> Tensor:
@@ -90,32 +87,16 @@ class PMask(Method):
     def _weights(self, gates: Tensor) -> dict[str, Tensor]:
         return {name: apply(a, self.masked[name]) for name, a in self._by_name(gates).items()}
 
-    def trainable(self) -> dict[str, Tensor]:
-        return {**super().trainable(), "embedding": self.embedding}
-
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def loss(self, batch: Batch) -> Tensor:
-        gates = gate(self.embedding, anneal(self.clock.fraction(), self.s_max))
+        gates = gate(self.embedding, self.scale())
         logits = self.model.logits(batch.x, self.task, weights=self._weights(gates))
-        loss = cross_entropy(logits, batch.y) + self.c * sparsity(gates, self.taken)
+        loss = self.attended_loss(logits, batch.y, gates)
         if self.ewc and self.anchors:
             loss = loss + self.ewc * penalty(self.masked, self.anchors, self.fisher)
         return loss
-
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return super().valid_loss(logits, y) + self.c * sparsity(gate(self.embedding, self.s_max), self.taken)
-
-    def after_backward(self) -> None:
-        super().after_backward()
-        assert self.embedding.grad is not None
-        s = anneal(self.clock.fraction(), self.s_max)
-        compensate(self.embedding.grad, self.embedding.detach(), s, self.s_max)
-
-    def after_step(self) -> None:
-        super().after_step()
-        self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
 
     def end_task(self, feed: Feed) -> None:
         mask = self.embedding.detach() > 0
@@ -142,7 +123,7 @@ class PMask(Method):
         return unpack(self.packed[task], self.total).to(self.model.device)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        gates = self._mask(task) if task < len(self.packed) else gate(self.embedding, self.s_max)
+        gates = self._mask(task) if task < len(self.packed) else self.final_gates()
         return self.model.logits(x, task, weights=self._weights(gates))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
@@ -153,9 +134,6 @@ class PMask(Method):
         if self.task == len(self.packed):
             taken = torch.maximum(taken, (self.embedding.detach() > 0).float())
         return self._by_name(taken)
-
-    def s_now(self) -> float:
-        return self.s_max
 
     def mask_bytes(self) -> int:
         """Return how many bytes the finished tasks' masks take."""

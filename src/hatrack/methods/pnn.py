@@ -27,8 +27,8 @@ from torch.nn.functional import cross_entropy, linear, relu
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
-from hatrack.methods.evaluating import evaluating
 from hatrack.methods.hyper import hyper
+from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
 HEADS = "heads"

@@ -1,4 +1,4 @@
-"""Run a part of a training step as at evaluation: no dropout, no statistics counted."""
+"""Training and evaluation mode of a network, borrowed and given back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Switch `net` to evaluation while the context lasts."""
+    """Put the network into evaluation mode, and each module back into its own mode afterwards."""
     training = [module for module in net.modules() if module.training]
     net.eval()
     try:

@@ -1,0 +1,61 @@
+"""What HAT and PMASK share: learned gates a = σ(s·e), annealed within an epoch, on whatever they gate.
+
+s             1/s_max + (s_max − 1/s_max)·(b−1)/(B−1) in training, s_max at evaluation
+compensation  q ← q·s_max·[cosh(s·e) + 1] / (s·[cosh(e) + 1]), |s·e| ≤ 50; then |e| ≤ 6 after the step
+loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}), a^{<t} what earlier tasks have taken
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, sparsity
+from hatrack.methods.base import Method
+from hatrack.methods.hyper import hyper
+
+
+@dataclass
+class HardAttention(Method):
+    """Gates from one embedding vector e a task, e ~ N(0, 1) at its start."""
+
+    s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
+    c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
+
+    def attend(self, size: int, taken: Tensor, generator: torch.Generator) -> None:
+        """Start a task: a fresh embedding of `size` entries, beside what is taken already."""
+        self.embedding = nn.Parameter(torch.randn(size, generator=generator).to(self.model.device))
+        self.taken = taken
+
+    def scale(self) -> Tensor:
+        """Return s at this step of the epoch."""
+        return anneal(self.clock.fraction(), self.s_max)
+
+    def final_gates(self) -> Tensor:
+        """Return the gates at s_max, as at evaluation."""
+        return gate(self.embedding, self.s_max)
+
+    def attended_loss(self, logits: Tensor, y: Tensor, gates: Tensor) -> Tensor:
+        """Return cross-entropy plus the price of the gates."""
+        return cross_entropy(logits, y) + self.c * sparsity(gates, self.taken)
+
+    def trainable(self) -> dict[str, Tensor]:
+        return {**super().trainable(), "embedding": self.embedding}
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return self.attended_loss(logits, y, self.final_gates())
+
+    def after_backward(self) -> None:
+        super().after_backward()
+        assert self.embedding.grad is not None
+        compensate(self.embedding.grad, self.embedding.detach(), self.scale(), self.s_max)
+
+    def after_step(self) -> None:
+        super().after_step()
+        self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
+
+    def s_now(self) -> float:
+        return self.s_max
