@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch.nn import functional as F
 
 from hatrack import HAT, Learner, Task
 from hatrack.data.feed import Feed
+from hatrack.masks.trace import derive
+from hatrack.masks.unitmap import UnitMap
 from hatrack.nets import build
 
 PICTURE = (3, 8, 8)
@@ -55,6 +58,12 @@ class Kept:
                 elif name.endswith("running_var"):
                     b.uniform_(0.5, 1.5)
         return net
+
+
+@cache
+def unit_map(name: str) -> UnitMap:
+    """Return the unit map of a network of the zoo, traced once for all tests; whoever changes it takes a copy."""
+    return derive(ZOO[name].build(), ZOO[name].batch(1))
 
 
 class Lively(HAT):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from torch import Tensor
 from hatrack import HAT, Learner
 from hatrack.learn.proof import Verification
 from hatrack.masks.lock import Lock
-from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import ON, UnitMap
-from zoo import ZOO, Lively, alive, tasks
+from zoo import ZOO, Lively, alive, tasks, unit_map
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning"),
@@ -30,11 +28,6 @@ def pushy(parameters: list[Tensor]) -> torch.optim.Optimizer:
 
 def plain(parameters: list[Tensor]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.05)
-
-
-@cache
-def unit_map(name: str) -> UnitMap:
-    return derive(ZOO[name].build(), ZOO[name].batch(1))
 
 
 def verdict(

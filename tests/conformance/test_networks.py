@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hatrack import Learner
-from zoo import ZOO, Lively, alive, tasks
+from zoo import ZOO, Lively, alive, tasks, unit_map
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning"),
@@ -24,6 +24,7 @@ def test_three_tasks_without_drift(name: str) -> None:
     kept = ZOO[name]
     net = kept.build()
     learner = Learner(net, Lively(), pushy, epochs=2, batch_size=8)
+    learner.model.__dict__["units"] = unit_map(name)  # what the learner would find itself, traced once for all tests
     first, *later = tasks(kept)
     learner.learn(first)
     after_first = {n: p.detach().clone() for n, p in net.named_parameters()}

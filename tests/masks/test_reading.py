@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import UnitMap
 from oracle import gated_features
-from zoo import ZOO, Bare, Encoder, TiedModule, TiedParameter
+from zoo import ZOO, Bare, Encoder, TiedModule, TiedParameter, unit_map
 
 
 def soft(units: UnitMap, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
@@ -69,8 +69,7 @@ def test_attention_is_gated_as_if_every_unit_were_multiplied() -> None:
 def test_no_statistic_of_a_norm_depends_on_a_closed_unit() -> None:
     for name in ("group-norm", "one-group", "instance-norm", "channels-last", "rms-norm", "written-out-norm"):
         kept = ZOO[name]
-        net = kept.build().eval()
-        units = derive(net, kept.batch(1))
+        net, units = kept.build().eval(), unit_map(name)
         gates = torch.ones(units.size, dtype=torch.bool)
         gates[1] = False
         x = kept.batch(4, seed=5)
@@ -84,8 +83,7 @@ def test_no_statistic_of_a_norm_depends_on_a_closed_unit() -> None:
 def test_not_even_nan_passes_a_closed_gate_in_front_of_a_module() -> None:
     for name in ("mlp-relu", "alexnet", "vgg", "group-norm", "rms-norm", "dense"):
         kept = ZOO[name]
-        net = kept.build().eval()
-        units = derive(net, kept.batch(1))
+        net, units = kept.build().eval(), unit_map(name)
         gates = torch.ones(units.size, dtype=torch.bool)
         gates[1] = False
         writer = net.get_submodule(units.sites[0].name)

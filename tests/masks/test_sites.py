@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hatrack.masks.trace import derive
-from hatrack.nets import build
-from zoo import PICTURE, ZOO
+from zoo import unit_map
 
 # site name: (units, writers, readers)
 EXPECTED: dict[str, dict[str, tuple[int, str, str]]] = {
@@ -90,7 +88,7 @@ EXPECTED: dict[str, dict[str, tuple[int, str, str]]] = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_sites(name: str) -> None:
-    units = derive(ZOO[name].build(), ZOO[name].batch(1))
+    units = unit_map(name)
     found = {s.name: (s.size, " ".join(s.writers), " ".join(s.readers)) for s in units.sites}
     assert found == EXPECTED[name]
     ends = [0]
@@ -103,7 +101,8 @@ def test_sites(name: str) -> None:
 @pytest.mark.parametrize(("net", "inner", "widen"), [("resnet18", 1, 1), ("resnet50", 2, 4)])
 def test_resnets_have_one_site_a_residual_stream_and_one_a_convolution_inside(net: str, inner: int, widen: int) -> None:
     depths = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}[net]
-    units = derive(build(net, PICTURE, width=2), ZOO[net].batch(1))
+    units = unit_map(net)
+    width = units.sites[0].size
     streams = {s.name: s for s in units.sites if len(s.writers) > 1}
     assert len(units.sites) - len(streams) == inner * sum(depths) + (net == "resnet50")  # and the stem
     for stage, depth in enumerate(depths):
@@ -115,7 +114,7 @@ def test_resnets_have_one_site_a_residual_stream_and_one_a_convolution_inside(ne
             expected = [writers[0], f"stages.{stage}.0.shortcut.0", *writers[1:]]
         site = streams[expected[0]]
         assert list(site.writers) == expected
-        assert site.size == 2 * 2**stage * widen
+        assert site.size == width * 2**stage * widen
         readers = {f"stages.{stage}.{block}.conv1" for block in range(1, depth)}
         after = {f"stages.{stage + 1}.0.{part}" for part in ("conv1", "shortcut.0")} if stage < 3 else {"heads"}
         stem = {"stages.0.0.conv1"} if "conv" in expected else set()

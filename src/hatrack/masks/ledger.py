@@ -53,6 +53,7 @@ class Ledger:
         self.norms: dict[str, str] = {}
         self.notes: list[Note] = []
         self._meetings: list[Meeting] = []
+        self._explained = torch.zeros(0, dtype=torch.long)
 
     def note(self, where: str, what: str) -> None:
         """Put down something that was handled conservatively."""
@@ -131,7 +132,37 @@ class Ledger:
             meeting.occasion.units = (one,)
             if several:
                 self.note(name, "is frozen after the first task: one entry serves several units")
+            elif not bool((compact(meeting.ids) != ALWAYS_ON).any()):
+                self.note(name, "is frozen after the first task: it acts on values that belong to no unit")
+        self._note_pinned()
         return gates
+
+    def pin(self, ids: Tensor, where: str, why: str) -> None:
+        """Keep units on for every task, and say why."""
+        alive = self._alive(ids)
+        self.unions.pin(ids)
+        self._explain(alive, where, f"{why}: the units it reads stay on for every task")
+
+    def _alive(self, ids: Tensor) -> Tensor:
+        """Return the unit numbers that are now one with any of `ids` and not pinned."""
+        every = self.unions.everything()
+        return every[torch.isin(self.unions.roots(every), self.unions.live(ids))]
+
+    def _explain(self, alive: Tensor, where: str, what: str) -> None:
+        """Put down a note if some of the units that were alive are pinned now."""
+        pinned = alive[self.unions.roots(alive) == ALWAYS_ON]
+        if len(pinned):
+            self.note(where, what)
+            self._explained = torch.cat([self._explained, pinned])
+
+    def _note_pinned(self) -> None:
+        """Name the writers of units that came to be pinned by the company they keep."""
+        for writer, first, count in self.unions.births:
+            units = torch.arange(first, first + count)
+            pinned = units[self.unions.roots(units) == ALWAYS_ON]
+            rest = int((~torch.isin(pinned, self._explained)).sum())
+            if rest:
+                self.note(writer, f"writes {rest} units that meet what is always on: they stay on for every task")
 
     def _parameter_gates(self, name: str) -> list[Tensor]:
         """Return one gate pattern a side; a parameter has one value, so all its occasions must agree on its gate.
@@ -144,7 +175,7 @@ class Ledger:
             wishes = [occasion.gates[side].reshape(-1) for occasion in occasions if side in occasion.gates]
             if not wishes:
                 continue
-            alive = self._alive(wishes)
+            alive = self._alive(torch.cat(wishes))
             agreed = torch.full((1,), UNUSED)
             for occasion in occasions:
                 wanted = occasion.gates.get(side, torch.zeros(1, dtype=torch.long))
@@ -153,14 +184,10 @@ class Ledger:
                 both = (here != UNUSED) & (there != UNUSED)
                 self.unions.merge(here[both], there[both])
                 agreed = torch.where(here == UNUSED, there, here)
-            if self._alive(wishes) < alive:
-                self.note(name, "serves at several places and cannot be gated at all of them: its units stay on")
+            why = "serves at several places and cannot be gated at all of them: its units stay on for every task"
+            self._explain(alive, name, why)
             found.append(agreed.clamp_min(ALWAYS_ON))
         return found
-
-    def _alive(self, ids: list[Tensor]) -> int:
-        """Count the entries whose unit is not pinned."""
-        return int((self.unions.roots(torch.cat(ids)) != ALWAYS_ON).sum())
 
 
 def _turned(pos: Tensor, ids: Tensor, shape: torch.Size) -> Tensor | None:

@@ -100,11 +100,8 @@ class Reading:
         return True
 
     def _pin(self, node: Node, *values: Value, why: str = MIXES) -> None:
-        for value in values:
-            self._ledger.unions.pin(value.unit_ids())
-        self._ledger.note(
-            self.where(node), f"{why}, where no gate can be put: the units it reads stay on for every task"
-        )
+        ids = torch.cat([value.unit_ids().reshape(-1) for value in values])
+        self._ledger.pin(ids, self.where(node), f"{why}, where no gate can be put")
 
     def features(self, ids: Tensor) -> None:
         """Put down what the heads read."""

@@ -58,8 +58,8 @@ def _module_reads(reading: Reading, module: str, renumber: Callable[[Tensor], Te
 def _number(unions: Unions, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, list[Site]]:
     """Number the units site by site; a site is a connected set of births (layers whose units became one)."""
     births = unions.births
-    total = sum(count for _, _, count in births) + 1
-    roots = unions.roots(torch.arange(total))
+    roots = unions.roots(unions.everything())
+    total = len(roots)
     of_birth = torch.zeros(total, dtype=torch.long)
     for i, (_, first, count) in enumerate(births, start=1):
         of_birth[first : first + count] = i

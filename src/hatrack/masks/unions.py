@@ -32,6 +32,10 @@ class Unions:
         """Return the representative of each unit."""
         return torch.from_numpy(self._parent)[ids]
 
+    def everything(self) -> Tensor:
+        """Return all unit numbers handed out, "always on" included."""
+        return torch.arange(len(self._parent))
+
     def live(self, ids: Tensor) -> Tensor:
         """Return the representatives found in `ids`, each once, without "always on"."""
         found: Tensor = self.roots(compact(ids)).unique()

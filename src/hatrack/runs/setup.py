@@ -19,6 +19,8 @@ from hatrack.learn.state import PAGE, load
 from hatrack.nets import build
 from hatrack.runs.spec import Spec
 
+SMALL = 1_000_000  # parameters
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -33,6 +35,7 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     """Build everything `spec` asks for, writing nothing: whatever is wrong with it comes to light here."""
     sequence = sequence_of(spec)
     net, method = new_net(spec, sequence[0].train.first(1).shape[1:]), spec.new_method()
+    _choose_threads(net)
     if checkpoint is None or not (checkpoint / PAGE).exists():
         learner = Learner(
             net, method, epochs=spec.epochs, batch_size=spec.batch_size, seed=spec.seed, device=spec.device
@@ -43,6 +46,12 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
         for task in sequence[: learner.finished]:
             learner.remember(task)
     return Setup(spec, sequence, learner)
+
+
+def _choose_threads(net: nn.Module) -> None:
+    """Use one thread for a small network: there, threads cost more than they bring, above all on a busy machine."""
+    if sum(p.numel() for p in net.parameters()) < SMALL:
+        torch.set_num_threads(1)
 
 
 def sequence_of(spec: Spec) -> list[Task]:

@@ -23,11 +23,15 @@ def linear(call: Call) -> Any:
     return result if bias is None else _shifted(call, result, bias)
 
 
-@rule("matmul", "bmm", "mm")
+@rule("matmul", "bmm", "mm", "mv")
 def matmul(call: Call) -> Any:
-    """Multiply two activations, or an activation by a weight from either side."""
+    """Multiply two activations, or an activation by a weight from either side; a vector is a matrix of one column."""
     a, b = call.values
-    return product(call, a, b, _entries(a), _entries(b), call.shape)
+    left, right = _entries(a), _entries(b)
+    if right.ndim > 1 or left.ndim < 2:
+        return product(call, a, b, left, right, call.shape)
+    result = product(call, a, b, left, right[:, None], torch.Size([*call.shape, 1]))
+    return call.units(result.ids.squeeze(-1), writers=result.writers) if result.ids is not None else result
 
 
 @rule("addmm", "baddbmm")
@@ -105,9 +109,8 @@ def product(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: 
 
 def between(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: torch.Size) -> Value:
     """Multiply two activations: units along the summed axis are read here, in both factors at once."""
-    in_a, in_b = call.unions.varies(left, left.ndim - 1), call.unions.varies(right, right.ndim - 2)
-    left = call.unions.along(left, *(x for x in range(left.ndim) if x != left.ndim - 2)) if in_a else left
-    right = call.unions.along(right, *(x for x in range(right.ndim) if x != right.ndim - 1)) if in_b else right
+    left, in_a = _settled(call, left, left.ndim - 1, left.ndim - 2)
+    right, in_b = _settled(call, right, right.ndim - 2, right.ndim - 1)
     if in_a and in_b:
         call.unions.merge(left.squeeze(-2), right.squeeze(-1))
     if in_a or in_b:
@@ -119,6 +122,19 @@ def between(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: 
         return Value(shape, reached=result.reached)
     ids = torch.where(*torch.broadcast_tensors(rows == ALWAYS_ON, columns, rows))
     return call.units(ids.expand(shape), shape=shape)
+
+
+def _settled(call: Call, ids: Tensor, summed: int, other: int) -> tuple[Tensor, bool]:
+    """Return one factor of a product with units along one of its axes only, and whether that is the summed one.
+
+    If they stand along both (a class token among patches, say), the axis with more of them is the one of the units.
+    """
+    if not call.unions.varies(ids, summed):
+        return ids, False
+    here, there = (len(call.unions.roots(ids.select(axis, 0)).unique()) for axis in (other, summed))
+    reads = here >= there
+    gone = other if reads else summed
+    return call.unions.along(ids, *(axis for axis in range(ids.ndim) if axis != gone)), reads
 
 
 def _shifted(call: Call, result: Value, bias: Value) -> Value:

@@ -1,0 +1,80 @@
+"""Fisher masks against numpy: what is frozen, globally and layer by layer, the union, the steps, and L1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny import add_head, arrays, as_arrays, batch, begin, close, feed, fisher, gradient, model, samples
+
+from hatrack.methods.fisher_mask import FisherMask, largest
+
+LR = 0.05
+
+
+def restated_mask(values: dict, share: float, layerwise: bool) -> dict:
+    """Freeze entries one by one, the largest first, until the share is reached."""
+    marked = {name: np.zeros(v.shape) for name, v in values.items()}
+    groups = [[name] for name in values] if layerwise else [list(values)]
+    for group in groups:
+        entries = [(-v, name, i) for name in group for i, v in np.ndenumerate(values[name])]
+        entries.sort(key=lambda entry: entry[0])
+        for _, name, i in entries[: round(share * len(entries))]:
+            marked[name][i] = 1
+    return marked
+
+
+@pytest.mark.parametrize("layerwise", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
+def test_the_largest_share_is_frozen(share: float, layerwise: bool) -> None:
+    rng = np.random.default_rng(1)
+    values = {"w": rng.random((7, 5)) * 1e-5, "b": rng.random(11)}  # layers that differ as the source describes
+    got = largest({name: torch.from_numpy(v) for name, v in values.items()}, share, layerwise)
+    close(as_arrays(got), restated_mask(values, share, layerwise))
+
+
+def test_of_equal_values_just_the_share_is_frozen() -> None:
+    got = largest({"w": torch.zeros(2, 5), "b": torch.zeros(4)}, 0.5, layerwise=True)
+    assert [int(v.sum()) for v in got.values()] == [5, 2]
+
+
+@pytest.mark.parametrize("layerwise", [True, False])
+@pytest.mark.parametrize("l1", [0.0, 0.01])
+def test_three_tasks_equal_the_restatement(layerwise: bool, l1: float) -> None:
+    m, method = model(heads=()), FisherMask(share=0.4, layerwise=layerwise, l1=l1, lr=LR)
+    method.attach(m)
+    frozen: dict = {}
+    for task in range(3):
+        add_head(m, 3, seed=task)
+        x, y = samples(task, n=50)
+        stepper, p = begin(method, task, x, y), arrays(m, task)
+        start = dict(p)
+        for _ in range(4):
+            stepper.step(batch(x, y))
+            g = gradient(p, x, y)
+            for name in ("fc1.weight", "fc2.weight"):
+                g[name] = g[name] + l1 * np.sign(p[name])
+            p = {name: v - LR * g[name] * (1 - frozen.get(name, 0)) for name, v in p.items()}
+            close(arrays(m, task), p, rtol=1e-8)
+        for name, mask in frozen.items():
+            assert np.array_equal(p[name][mask == 1], start[name][mask == 1])
+        method.end_task(feed(x, y, task))
+        new = restated_mask(fisher(arrays(m, task), x, y), 0.4, layerwise)  # of the task's loss, without the L1 term
+        frozen = {name: np.maximum(v, frozen.get(name, 0)) for name, v in new.items()}
+        close(as_arrays(method.importance), frozen)
+    shares = [v.mean() for v in frozen.values()]
+    assert np.mean(shares) > 0.4  # the union holds more than one task's share
+
+
+def test_masks_are_stored_as_bytes_and_come_back() -> None:
+    m, method = model(heads=(3,)), FisherMask(share=0.4)
+    method.attach(m)
+    x, y = samples(0)
+    begin(method, 0, x, y)
+    method.end_task(feed(x, y))
+    state = method.state()
+    assert {t.dtype for t in state.values()} == {torch.uint8}
+    other = FisherMask(share=0.4)
+    other.attach(model(heads=(3,)))
+    other.load_state(state)
+    close(as_arrays(other.importance), as_arrays(method.importance))

@@ -1,0 +1,51 @@
+"""Fisher masks on top of EWC: every step is EWC's, masked; one Fisher a task serves both."""
+
+from __future__ import annotations
+
+import numpy as np
+from test_fisher_mask import restated_mask
+from tiny import add_head, arrays, as_arrays, batch, begin, clipped, close, feed, fisher, gradient, held, model, samples
+
+from hatrack.methods.fisher_mask_ewc import FisherMaskEWC
+
+LR, LAM = 0.05, 50.0
+
+
+def test_three_tasks_equal_the_restatement() -> None:
+    m, method = model(heads=()), FisherMaskEWC(share=0.4, lam=LAM, lr=LR)
+    method.attach(m)
+    frozen: dict = {}
+    merged: dict = {}
+    anchor: dict = {}
+    for task in range(3):
+        add_head(m, 3, seed=task)
+        x, y = samples(task, n=50)
+        stepper, p = begin(method, task, x, y), arrays(m, task)
+        for _ in range(4):
+            stepper.step(batch(x, y))
+            g = gradient(p, x, y)
+            for name, f in merged.items():
+                g[name] = (g[name] + held(f, LAM, LR) * (p[name] - anchor[name])) * (1 - frozen[name])
+            p = {name: v - LR * clipped(g, method.clip)[name] for name, v in p.items()}
+            close(arrays(m, task), p, rtol=1e-8)
+        method.end_task(feed(x, y, task))
+        new = fisher(arrays(m, task), x, y)
+        mask = restated_mask(new, 0.4, True)
+        frozen = {name: np.maximum(v, frozen.get(name, 0)) for name, v in mask.items()}
+        merged = {name: (f + task * merged.get(name, 0)) / (task + 1) for name, f in new.items()}
+        anchor = arrays(m)
+        close(as_arrays(method.importance), frozen)
+        close(as_arrays(method.weights), merged)
+
+
+def test_state_holds_masks_and_penalty() -> None:
+    m, method = model(heads=(3,)), FisherMaskEWC()
+    method.attach(m)
+    x, y = samples(0)
+    begin(method, 0, x, y)
+    method.end_task(feed(x, y))
+    other = FisherMaskEWC()
+    other.attach(model(heads=(3,)))
+    other.load_state(method.state())
+    for kept in ("importance", "anchors", "weights"):
+        close(as_arrays(getattr(other, kept)), as_arrays(getattr(method, kept)))
