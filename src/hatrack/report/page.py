@@ -252,9 +252,9 @@ def _measures(run: Run) -> str:
     metrics = run.result.metrics
     waiting: dict[str, list[str]] = metrics.get("missing") or {}
     rows = [
-        (key, meaning, _waits(waiting[key]) if key in waiting else _measure(metrics.get(key)))
-        for key, meaning in _MEANINGS.items()
-        if key in metrics
+        (key, _MEANINGS.get(key, ""), _waits(waiting[key]) if key in waiting else _measure(value))
+        for key, value in metrics.items()
+        if key not in ("missing", "rho_each")  # said in the other rows, and drawn
     ]
     return "<h3>Measures</h3>" + table("measures", ["Name", "Meaning", "Value"], rows, numbers=1)
 
@@ -269,7 +269,7 @@ def _measure(value: Any) -> str:
     if number is not None:
         exact = f"{number:.0f}" if number == int(number) else f"{number:.4f}"
         return exact.replace("-", "−")
-    return DASH
+    return DASH if value is None or isinstance(value, float) else str(value)
 
 
 def _settings(settings: dict[str, Any]) -> str:
