@@ -99,7 +99,7 @@ class HAT(HardAttention):
         return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
 
     def promises(self) -> bool:
-        return self.hard and self.norm != "shared"
+        return self.guarantee and self.hard and self.norm != "shared"
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]
