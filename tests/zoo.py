@@ -85,7 +85,7 @@ def alive(learner: Learner) -> bool:
     return all(float(probe.logits.std(0).min()) > 0 for probe in learner.probes)
 
 
-def tasks(kept: Kept, count: int = 3, samples: int = 24, seed: int = 10) -> list[Task]:
+def tasks(kept: Kept, count: int = 3, samples: int = 16, seed: int = 10) -> list[Task]:
     """Return tasks of random samples with two classes."""
     made = []
     for i in range(count):
