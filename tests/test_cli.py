@@ -56,9 +56,12 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "metrics",
         "capacity",
         "reuse",
+        "blocked",
+        "facts",
         "guarantee",
         "parameters",
         "seconds",
+        "memory",
         "device",
     ]
     spec = tomllib.loads((finished / "spec.toml").read_text())
@@ -143,7 +146,7 @@ def test_options_and_sets_arrive() -> None:
         ("run --benchmark mixture --data nowhere", "data names"),
         ("rum", "unknown command 'rum'; did you mean 'run'? Accepted: bench, "),
         ("bench stp", "unknown command 'stp'; did you mean 'step'? Accepted: "),
-        ("list method", "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, methods, nets."),
+        ("list method", "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, methods, nets, recipes."),
         ("resume nowhere", "no run at 'nowhere': there is no such folder."),
         ("verify nowhere", "no run at 'nowhere': there is no such folder."),
         ("report nowhere", "no run at 'nowhere': there is no such folder."),

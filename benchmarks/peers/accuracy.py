@@ -4,7 +4,8 @@
     python benchmarks/peers/accuracy.py --data DIR        (writes docs/results/peers-accuracy.md)
 
 Every side tries the candidates of contests.py on the first seed, keeps the setting with the best final validation
-accuracy, and runs it on the other seeds. The peer's outcomes are kept in --work and not run again; ours always are.
+accuracy, and runs it on the other seeds. Outcomes are kept in --work and not run again; --fresh drops ours, which a
+change to hatrack makes stale.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=Budget.epochs)
     parser.add_argument("--lr", type=float, default=Budget.lr)
     parser.add_argument("--work", type=Path, default=Path("runs/peers"))
+    parser.add_argument("--fresh", action="store_true", help="run our side again, as after a change to hatrack")
     parser.add_argument("--page", type=Path, default=HERE.parents[1] / "docs" / "results" / "peers-accuracy.md")
     given = parser.parse_args()
     if not (PEER / ".ready").exists():
@@ -97,8 +99,9 @@ def main() -> int:
     budget = Budget(train=given.train, epochs=given.epochs, lr=given.lr)
     for seed in given.seeds:
         export(given.work, seed, budget, given.data)
-    for stale in (given.work / "ours").glob("*.json"):  # of methods as they were
-        stale.unlink()
+    if given.fresh:
+        for stale in (given.work / "ours").glob("*.json"):
+            stale.unlink()
     theirs = Runner("avalanche_side.py", str(PEER / "bin" / "python"), given.work, "avalanche")
     ours = Runner("ours.py", sys.executable, given.work, "ours")
     pairs = list(

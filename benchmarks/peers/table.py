@@ -31,10 +31,11 @@ Plain fine-tuning is the check on all this: both sides must come out alike, to t
   size. Ours: one merged penalty at the last anchor, ½λ, Fisher from batches of 20; gradients clipped at 100.
 - SI. Theirs: path integral of the gradient with the penalty, importance cut off at 0.001, damping 1e-7, ½λ.
   Ours: gradient of the task alone, no cut, damping 0.1.
-- LwF. Theirs: temperature 2. Ours: temperature 1; gradients clipped at 100. Same loss otherwise.
+- LwF. Temperature 2 on both, as in the paper. Ours: gradients clipped at 100. Same loss otherwise.
 - A-GEM. Theirs: 50 random samples a task, reference batches shared out evenly among tasks, old heads stay. Ours: 25
   samples a class (50 a task), reference batches of 256 from all, old heads move with a corrected step.
-- LFL. Theirs: mean square over batch and features. Ours: ½ the sum; gradients clipped at 200.
+- LFL. Theirs: mean square over batch and features. Ours: ½ the sum over features, the mean over the batch;
+  gradients clipped at 200.
 - PackNet. Same shares for both, the same for every task, 30 % of the epochs after pruning. Theirs: pruned
   weights start the next task at the values they had. Ours: at 0, as in the paper.
 

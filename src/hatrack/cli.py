@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hatrack import __version__
+from hatrack import __version__, cli_studies
 from hatrack.errors import HatrackError
 from hatrack.show.notices import show_notices
 from hatrack.show.usage import UsageError, restated
@@ -24,11 +26,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-bench = typer.Typer(help="Measure speed.", invoke_without_command=True, rich_markup_mode=None)
+bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
+cli_studies.register(app)
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Events = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")]
 
 
 @app.command()
@@ -37,6 +41,7 @@ def run(
     benchmark: Annotated[str | None, typer.Option(help="See: hatrack list benchmarks. [default: split-digits]")] = None,
     net: Annotated[str | None, typer.Option(help="See: hatrack list nets. [default: the benchmark's]")] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Decides everything random. [default: 0]")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="0-7", help="Several seeds, trained side by side.")] = None,
     epochs: Annotated[str | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
     batch_size: Annotated[str | None, typer.Option(metavar="N", help="Samples a step. [default: 64]")] = None,
     settings: Annotated[
@@ -44,36 +49,58 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark; repeatable."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, eager, compiled or graph (CUDA). [default: auto]")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, tf32 or bf16. [default: tf32]")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None,
+    tensorboard: Events = False,
     out: Annotated[Path | None, typer.Option(help="Folder to make for the run. [default: in runs/]")] = None,
 ) -> None:
     """Learn a benchmark (without options: HAT on split-digits)."""
     from hatrack.runs import folder, spec, values
+    from hatrack.runs.helpers import help_learn, helps
     from hatrack.runs.setup import prepare
 
-    words = {"method": method, "benchmark": benchmark, "net": net, "device": device, "data": data}
+    words = {"method": method, "benchmark": benchmark, "net": net, "data": data}
+    words |= {"device": device, "engine": engine, "precision": precision}
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
     given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
-    resolved = spec.resolve(given, [values.parse(word) for word in settings or []])
-    setup = prepare(resolved)
-    with folder.create(resolved.toml(), out, resolved.name) as made:
-        _carry_out(setup, made)
+    sets = [values.parse(word) for word in settings or []]
+    if seeds is None:
+        resolved = spec.resolve(given | _joined(device), sets)
+        setup = prepare(resolved)
+        if helps():
+            help_learn(setup)
+            return
+        with folder.create(resolved.toml(), out, resolved.name) as made:
+            _carry_out(setup, made, tensorboard)
+    elif seed is not None:
+        raise HatrackError("--seed and --seeds were both given; give one.")
+    else:
+        _carry_out_together(given, sets, seeds, out, tensorboard)
 
 
 @app.command()
-def resume(path: Run) -> None:
+def resume(path: Run, tensorboard: Events = False) -> None:
     """Go on with a run that was stopped, from its last finished epoch."""
     from hatrack.runs import folder, spec
+    from hatrack.runs.helpers import help_learn, helps
     from hatrack.runs.runner import finished
     from hatrack.runs.setup import prepare
 
+    place = _joined(None)
+    if helps():
+        run = folder.Folder(folder.require(path))
+        if not run.result.exists():
+            help_learn(prepare(spec.read(run.spec).model_copy(update=place), run.checkpoint))
+        return
     with folder.open_run(path) as opened:
         result = finished(opened)
         if result is not None:
             print("This run was already finished.")
             _summarise(result, path)
             return
-        _carry_out(prepare(spec.read(opened.spec), opened.checkpoint), opened)
+        stored = spec.read(opened.spec).model_copy(update=place)
+        _carry_out(prepare(stored, opened.checkpoint), opened, tensorboard)
 
 
 @app.command()
@@ -118,10 +145,10 @@ def explain(
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets|recipes", show_default=False)],
     json: Json = False,
 ) -> None:
-    """List what --method, --benchmark or --net accept, and --set."""
+    """List what --method, --benchmark, --net and `study` accept, and --set."""
     from hatrack.show import lists
 
     if json:
@@ -132,34 +159,81 @@ def list_(
         print(lists.text(kind, _width()))
 
 
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Engine = Annotated[str, typer.Option(help="auto, eager, compiled or graph (CUDA).")]
+
+
 @bench.command("step")
-def bench_step(
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
-) -> None:
+def bench_step(device: Device = "auto", engine: Engine = "auto") -> None:
     """Time a training step of HAT against plain SGD."""
     from hatrack.bench.step import step_table
 
-    print(step_table(device))
+    print(step_table(device, engine))
 
 
 @bench.command("lock")
-def bench_lock() -> None:
+def bench_lock(device: Device = "auto", engine: Engine = "auto") -> None:
     """Time what the lock alone adds to a step."""
     from hatrack.bench.lock import lock_table
 
-    print(lock_table())
+    print(lock_table(device, engine))
 
 
-def _carry_out(setup: Any, folder: Any) -> None:
+@bench.command("growth")
+def bench_growth(device: Device = "auto", engine: Engine = "auto") -> None:
+    """Time HAT's step over tasks, widths and parameters."""
+    from hatrack.bench.growth import growth_table
+
+    print(growth_table(device, engine))
+
+
+def _joined(device: str | None) -> dict[str, str]:
+    """Join the other processes where torchrun started several; return the device that falls to this one."""
+    from hatrack.learn.parallel import join, launched
+
+    return {"device": join(device)} if launched() else {}
+
+
+def _carry_out(setup: Any, folder: Any, events: bool) -> None:
+    from hatrack.runs.helpers import meet
     from hatrack.runs.runner import execute
+    from hatrack.runs.tensorboard import with_events
     from hatrack.show.progress import progress
 
+    meet()
     try:
         with progress() as listener:
-            result = execute(setup, folder, listener)
+            result = execute(setup, folder, with_events(listener, events))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
     _summarise(result, folder.path)
+
+
+def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out: Path | None, events: bool) -> None:
+    from contextlib import ExitStack
+
+    from hatrack.runs import folder, spec
+    from hatrack.runs.cohort import execute_together, parse_seeds
+    from hatrack.runs.setup import prepare
+    from hatrack.show.cohort import cohort_summary
+    from hatrack.show.plain import PlainProgress
+
+    specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]
+    setups = [prepare(one) for one in specs]
+    with ExitStack() as stack:
+        made = [
+            stack.enter_context(folder.create(s.toml(), None if out is None else out / f"s{s.seed}", s.name))
+            for s in specs
+        ]
+        paths = [one.path for one in made]
+        try:
+            results = execute_together(setups, made, PlainProgress(), events)
+        except KeyboardInterrupt:
+            again = " ".join(f"hatrack resume {path};" for path in paths)
+            raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None
+    print(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
+    if any(isinstance(result, Exception) for result in results):
+        raise typer.Exit(1)
 
 
 def _summarise(result: dict[str, Any], path: Path) -> None:
@@ -189,8 +263,12 @@ def _hatrack(
 
 
 @bench.callback()
-def _bench(context: typer.Context) -> None:
-    _help_without_command(context)
+def _bench(context: typer.Context, device: Device = "auto") -> None:
+    """Time methods × engines × cohorts, against the published way, or (COMMAND) one thing alone."""
+    if context.invoked_subcommand is None:
+        from hatrack.bench.speed import speed_table
+
+        print(speed_table(device))
 
 
 def _help_without_command(context: typer.Context) -> None:
@@ -203,7 +281,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
-    show_notices()
+    if _silent():
+        warnings.simplefilter("ignore")
+    else:
+        show_notices()
     try:
         code = app(arguments, prog_name="hatrack", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -214,12 +295,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{where}", 1)
+    finally:
+        if "torch" in sys.modules:
+            from hatrack.learn.parallel import leave
+
+            leave()
+
+
+def _silent() -> bool:
+    """Return whether this is one of several processes of torchrun, and not the one that speaks."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and int(os.environ.get("RANK", "0")) > 0
 
 
 def _complain(line: str, code: int) -> int:
     if code == 130 and sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal has written ^C
-    print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
+    if not _silent():
+        print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
     return code
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.masks.gates import anneal, compensate, gate, sparsity
+from hatrack.masks.gates import anneal, compensate, gate, prices, sparsity
 from hatrack.methods.base import Clock
 
 RNG = np.random.default_rng(3)
@@ -64,12 +64,12 @@ def test_compensation_stays_finite_in_float32() -> None:
 def test_sparsity_is_the_share_of_free_units_spent() -> None:
     a, taken = RNG.uniform(size=30), RNG.uniform(size=30)
     expected = (a * (1 - taken)).sum() / (1 - taken).sum()
-    assert float(sparsity(torch.from_numpy(a), torch.from_numpy(taken))) == pytest.approx(expected, rel=1e-12)
+    assert float(sparsity(torch.from_numpy(a), prices(torch.from_numpy(taken)))) == pytest.approx(expected, rel=1e-12)
 
 
 def test_sparsity_is_zero_with_a_finite_gradient_when_every_unit_is_taken() -> None:
     a = torch.rand(5, requires_grad=True)
-    value = sparsity(a, torch.ones(5))
+    value = sparsity(a, prices(torch.ones(5)))
     value.backward()
     assert float(value.detach()) == 0
     assert torch.isfinite(a.grad).all()

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from hatrack import Learner, Task
 from hatrack.data.feed import Batch
-from hatrack.masks.gates import gate, sparsity
+from hatrack.masks.gates import gate, prices, sparsity
 from hatrack.methods.attention import attend
 from hatrack.methods.cat import CAT
 from hatrack.nets import build
@@ -49,6 +49,7 @@ def test_only_what_dissimilar_tasks_use_is_locked() -> None:
     for p in net.parameters():
         p.grad = torch.ones_like(p)
     method.embedding.grad = torch.zeros_like(method.embedding)
+    method.scale()  # as the loss does
     method.after_backward()
     taken = (MASKS[1] | MASKS[2]).int().tolist()
     for i in range(4):
@@ -76,7 +77,7 @@ def test_the_loss_adds_the_attentions_cross_entropy_over_similar_tasks() -> None
     a = gate(method.embedding.detach(), method.s_max)
     plain = head(torch.from_numpy(features(a.double().numpy())))
     old = torch.from_numpy(np.stack([features(MASKS[k].numpy()) for k in (0, 2)], 1))
-    expected = cross_entropy(plain, y) + method.c * sparsity(a, method.taken)
+    expected = cross_entropy(plain, y) + method.c * sparsity(a, prices(method.taken))
     expected = expected + cross_entropy(attend(method.attending, old, method.heads), y)
     torch.testing.assert_close(method.loss(Batch(x, y)).double(), expected.double(), rtol=1e-6, atol=1e-6)
     method.loss(Batch(x, y)).backward()

@@ -37,7 +37,7 @@ def steps(method: EWC, task: int, seed: int, fish: dict | None, anchor: dict | N
         g = gradient(p, x, y)
         if fish is not None:
             for name, f in fish.items():
-                g[name] = g[name] + held(f, method.lam, LR) * (p[name] - anchor[name])
+                g[name] = held(g[name], method.lam * f, p[name] - anchor[name], LR)
         p = {name: v - LR * clipped(g, method.clip)[name] for name, v in p.items()}
         close(arrays(method.model, task), p, rtol=1e-8)
 
@@ -72,7 +72,7 @@ def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
         for p in model.net.parameters():
             p.add_(0.3)
     now = arrays(model)
-    penalty = 0.5 * sum((held(fish[n], 30.0, LR) * (now[n] - anchor[n]) ** 2).sum() for n in fish)
+    penalty = 0.5 * sum((30.0 * fish[n] * (now[n] - anchor[n]) ** 2).sum() for n in fish)
     plain = cross_entropy(arrays(model, 1), x, y)
     assert penalty > 1e-3
     assert float(method.loss(batch(x, y)).detach()) == pytest.approx(plain + penalty, rel=1e-9)

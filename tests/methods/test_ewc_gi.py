@@ -37,7 +37,7 @@ def test_weights_are_the_largest_importances_so_far_and_hold_the_last_model() ->
             stepper.step(batch(x[:9], y[:9]))
             g = gradient(p, x[:9], y[:9])
             for name, gamma in so_far.items():
-                g[name] = g[name] + held(gamma, 2.0, 0.05) * (p[name] - anchor[name])
+                g[name] = held(g[name], 2.0 * gamma, p[name] - anchor[name], 0.05)
             p = {name: v - 0.05 * g[name] for name, v in p.items()}
         close(arrays(model, task), p, rtol=1e-8)
         method.end_task(feed(x, y, task))

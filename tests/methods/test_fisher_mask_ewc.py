@@ -25,7 +25,7 @@ def test_three_tasks_equal_the_restatement() -> None:
             stepper.step(batch(x, y))
             g = gradient(p, x, y)
             for name, f in merged.items():
-                g[name] = (g[name] + held(f, LAM, LR) * (p[name] - anchor[name])) * (1 - frozen[name])
+                g[name] = held(g[name], LAM * f, p[name] - anchor[name], LR) * (1 - frozen[name])
             p = {name: v - LR * clipped(g, method.clip)[name] for name, v in p.items()}
             close(arrays(m, task), p, rtol=1e-8)
         method.end_task(feed(x, y, task))

@@ -93,7 +93,7 @@ def prepared(method: HAT, masks: list[torch.Tensor]) -> tuple[HAT, Model, Feed]:
     feed = Feed([Part(len(masks), t.train, t.inputs)], torch.device("cpu"))
     method.begin_task(len(masks), feed, torch.Generator().manual_seed(2))
     method.embedding.data = method.embedding.data.double()
-    method.taken = method.taken.double()
+    method.take(method.taken.double())
     method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()
     return method, model, feed
 
@@ -107,7 +107,7 @@ def test_twelve_steps_equal_the_numpy_restatement(first_task: bool, clip: float,
     masks = [] if first_task else [soft > 0.5 if hard else soft]
     method, model, _ = prepared(HAT(s_max=S_MAX, c=C, lr=LR, clip=clip, hard=hard), masks)
     if masks:  # the lock and the taken units in float64, as the oracle has them
-        method.taken = masks[0].double()
+        method.take(masks[0].double())
         from hatrack.masks.lock import Lock
 
         method.lock = Lock(model.parameters(), model.units.used(method.taken))
@@ -242,7 +242,7 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
     method.begin_task(1, Feed([Part(1, t.train, t.inputs)], torch.device("cpu")), torch.Generator().manual_seed(2))
     # small enough that 1 − σ(s·e) keeps its digits: the compensation would amplify rounding, on both sides
     method.embedding.data = method.embedding.data.double() * 0.01
-    method.taken = method.masks[0]
+    method.take(method.masks[0])
     from hatrack.masks.lock import Lock
 
     method.lock = Lock(model.parameters(), model.units.used(method.taken))

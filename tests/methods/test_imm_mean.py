@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from tiny import add_head, arrays, as_arrays, batch, begin, close, feed, gradient, logits, samples
+from tiny import add_head, arrays, as_arrays, batch, begin, close, feed, gradient, held, logits, samples
 from tiny import model as new_model
 from torch import nn
 
@@ -23,7 +23,7 @@ def test_three_tasks_equal_the_restatement_and_their_mean() -> None:
             stepper.step(batch(x, y))
             g = gradient(p, x, y)
             if task:
-                g = {n: v + 0.5 / (1 + 0.05 * 0.5) * (p[n] - old[n]) if n in old else v for n, v in g.items()}
+                g = {n: held(v, np.array(0.5), p[n] - old[n], 0.05) if n in old else v for n, v in g.items()}
             p = {n: v - 0.05 * g[n] for n, v in p.items()}
         close(arrays(model, task), p, rtol=1e-8)
         ends.append({n: p[n] for n in old})

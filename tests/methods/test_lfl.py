@@ -24,10 +24,10 @@ def test_steps_of_the_second_task_equal_the_restatement() -> None:
         z1, h1, z2, h = forward(p, x)
         expected = cross_entropy(p, x, y)
         for n in range(len(y)):
-            expected += LAM / 2 * sum(float(d) ** 2 for d in h[n] - h_old[n])
+            expected += LAM / 2 * sum(float(d) ** 2 for d in h[n] - h_old[n]) / len(y)
         assert abs(float(method.loss(batch(x, y)).detach()) - expected) < 1e-10
         stepper.step(batch(x, y))
-        g, pull = gradient(p, x, y), backward_features(p, x, LAM * (h - h_old), (z1, h1, z2))
+        g, pull = gradient(p, x, y), backward_features(p, x, LAM * (h - h_old) / len(y), (z1, h1, z2))
         p = {name: v - LR * (g[name] + pull.get(name, 0.0)) for name, v in p.items()}
     close(arrays(model, 1), p, rtol=1e-7)
     for name in ("head.weight", "head.bias"):

@@ -34,6 +34,6 @@ def test_the_penalty_weighs_the_old_fisher_by_gamma() -> None:
         stepper.step(batch(x, y))
         g = gradient(p, x, y)
         for name, f in fish.items():
-            g[name] = g[name] + held(f, 40.0 * 0.8, 0.05) * (p[name] - anchor[name])
+            g[name] = held(g[name], 40.0 * 0.8 * f, p[name] - anchor[name], 0.05)
         p = {name: v - 0.05 * g[name] for name, v in p.items()}
     close(arrays(model, 1), p, rtol=1e-8)

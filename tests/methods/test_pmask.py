@@ -80,7 +80,7 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
         model.heads[-1].double()
     method.begin_task(1, Feed([Part(1, t.train, t.inputs)], torch.device("cpu")), torch.Generator().manual_seed(2))
     method.embedding.data = method.embedding.data.double() * 0.02
-    method.taken = method.taken.double()
+    method.take(method.taken.double())
     method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()
     if not first:
         method.lock = Lock(method.masked, method._by_name(method.taken))

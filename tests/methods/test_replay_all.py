@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-import pytest
 import torch
 from tiny import arrays, begin, cross_entropy, samples
 from tiny import model as new_model
 
 import hatrack
-from hatrack import HatrackError, Learner
+from hatrack import Learner
 from hatrack.data.feed import Batch
 from hatrack.methods import METHODS
 from hatrack.methods.replay_all import ReplayAll
@@ -55,6 +56,19 @@ def test_old_tasks_go_on_learning() -> None:
     assert old[0] > old[1]
 
 
-def test_a_share_below_one_is_refused_before_anything_is_trained() -> None:
-    with pytest.raises(HatrackError, match="share must be 1"):
-        Learner(build("mlp", (1, 8, 8), widths=(30,)), ReplayAll(share=0.5), device="cpu")
+def test_a_share_of_every_old_task_is_replayed_and_comes_back_after_a_load(tmp_path: Path) -> None:
+    tasks = hatrack.tasks("split-digits", seed=0)[:2]
+    first = Learner(build("mlp", (1, 8, 8), widths=(30,)), ReplayAll(share=0.25), epochs=1, device="cpu")
+    first.learn(tasks[0])
+    kept = first._old[0].split
+    assert len(kept) == round(0.25 * len(tasks[0].train))
+    shown = {tuple(row) for row in tasks[0].train.on(torch.device("cpu"))[0].flatten(1).tolist()}
+    assert {tuple(row) for row in kept.on(torch.device("cpu"))[0].flatten(1).tolist()} <= shown
+    first.save(tmp_path)
+    again = hatrack.load(tmp_path, build("mlp", (1, 8, 8), widths=(30,)), device="cpu")
+    again.remember(tasks[0])
+    assert torch.equal(again._old[0].split.on(torch.device("cpu"))[0], kept.on(torch.device("cpu"))[0])
+    for each in (first, again):
+        each.learn(tasks[1])
+    for name, tensor in first.model.tensors().items():
+        assert torch.equal(tensor, again.model.tensors()[name]), name

@@ -27,7 +27,7 @@ def test_three_tasks_equal_the_restatement(clip: float) -> None:
             rows = slice(6 * b, 6 * b + 6)
             stepper.step(batch(x[rows], y[rows]))
             plain = gradient(p, x[rows], y[rows])
-            full = {n: g + held(big[n], 2 * C, LR) * (p[n] - start[n]) if n in big else g for n, g in plain.items()}
+            full = {n: held(g, 2 * C * big[n], p[n] - start[n], LR) if n in big else g for n, g in plain.items()}
             moved = {n: -LR * g for n, g in clipped(full, clip).items()}
             p = {n: v + moved[n] for n, v in p.items()}
             for n in path:

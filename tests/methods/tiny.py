@@ -127,9 +127,9 @@ def fisher(p: Arrays, x: np.ndarray, y: np.ndarray, size: int = 20) -> Arrays:
     return {name: v / len(y) for name, v in total.items() if not name.startswith("head.")}
 
 
-def held(weight: np.ndarray, lam: float, lr: float) -> np.ndarray:
-    """λ·w, as far as a step of lr can follow it."""
-    return 1 / (1 / (lam * weight + 1e-300) + lr)
+def held(g: np.ndarray, k: np.ndarray, off: np.ndarray, lr: float) -> np.ndarray:
+    """What plain SGD must be given so that its step is the implicit one: θ* + (off − lr·g)/(1 + lr·k)."""
+    return (off - (off - lr * g) / (1 + lr * k)) / lr
 
 
 def close(got: Arrays, expected: Arrays, **tolerance: float) -> None:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
-from hatrack.bench.step import BATCH, interleave, machine, ready
+from hatrack.bench.sides import BATCH, Case, alone
+from hatrack.bench.timing import interleave, machine
 from hatrack.data.feed import Feed
+from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
 from hatrack.masks.lock import Lock
 from hatrack.methods.sgd import SGD
@@ -33,15 +35,21 @@ def _adam(parameters: Sequence[Tensor]) -> Optimizer:
     return Adam(parameters, lr=1e-5, fused=True)
 
 
-def lock_table(device: str = "auto", rounds: int = 15, steps: int = 3) -> str:
+def lock_table(device: str = "auto", engine: str = "auto", rounds: int = 15) -> str:
     """Return the table as text."""
     where = pick_device(device)
-    lines = [f"AlexNet-like net, batch {BATCH}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"]
+    chosen = resolve_engine(engine, where)
+    steps = 3 if where.type == "cpu" else 100
+    lines = [
+        f"AlexNet-like net, batch {BATCH}, {chosen}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"
+    ]
     for name, factory in (("plain SGD", None), ("Adam", _adam)):
+        free = Case(lambda: SGD(lr=1e-4), 0, chosen, factory=factory)
+        locked = Case(lambda: Locked(lr=1e-4), 0, chosen, factory=factory)
         sides = {
-            name: ready(SGD(lr=1e-4), where, 0, factory),
-            f"{name} with lock": ready(Locked(lr=1e-4), where, 0, factory),
+            name: (alone(free, where, steps), steps),
+            f"{name} with lock": (alone(locked, where, steps), steps),
         }
-        timings = interleave(sides, rounds, steps, where)
+        timings = interleave(sides, rounds, where, warm=2)
         lines += [f"{t.side:<28}{t.milliseconds:>9.2f} ms a step{t.ratio:>9.3f} × without" for t in timings]
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Part of every key: raise it when decoding changes, so that older caches are not taken for new ones.
 DECODER = 1
+
+_MAPPED: WeakValueDictionary[tuple[str, int], Bytes] = WeakValueDictionary()
 
 
 @dataclass
@@ -71,8 +74,16 @@ def stored(name: str, identity: Mapping[str, Any], source: Callable[[], Source],
     if not _sound(folder, verify):
         log.info("decoding %s; later starts use the arrays in %s", name, folder)
         _build(folder, source)
-    x = np.load(folder / "x.npy", mmap_mode="r").view(np.ndarray)
-    return Stored(x, np.load(folder / "y.npy"), _record(folder))
+    return Stored(_mapped(folder / "x.npy"), np.load(folder / "y.npy"), _record(folder))
+
+
+def _mapped(path: Path) -> Bytes:
+    """Map an array, once for all who use it at the same time."""
+    key = (str(path), path.stat().st_mtime_ns)
+    known = _MAPPED.get(key)
+    if known is None:
+        known = _MAPPED[key] = np.load(path, mmap_mode="r").view(np.ndarray)
+    return known
 
 
 def _build(folder: Path, source: Callable[[], Source]) -> None:

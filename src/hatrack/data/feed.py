@@ -50,20 +50,41 @@ class Feed:
         self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
         self._resident = all(part.split.resident for part in parts)
         if self._resident:
-            pairs = [part.split.on(device) for part in parts]
-            shapes = {tuple(x.shape[1:]) for x, _ in pairs}
+            placed = [part.split.placed(device) for part in parts]
+            shapes = {tuple(x.shape[1:]) for x, _, _ in placed}
             if len(shapes) > 1:
                 raise HatrackError(f"tasks that are learned together need inputs of one shape, got {sorted(shapes)}.")
-            self._x = pairs[0][0] if len(pairs) == 1 else torch.cat([x for x, _ in pairs])
-            self._y = torch.cat([y for _, y in pairs])
+            self._x, self._rows = _joined([(x, rows) for x, rows, _ in placed])
+            self._y = torch.cat([y for _, _, y in placed])
             self._source = self._source.to(device)
 
     def __len__(self) -> int:
         return len(self._source)
 
+    @property
+    def resident(self) -> bool:
+        """Whether all samples are on the device, so that `gather` works."""
+        return self._resident
+
+    @property
+    def sample_size(self) -> int:
+        """The number of values in one input."""
+        if self._resident:
+            return self._x.shape[1:].numel()
+        return self._parts[0].split.first(1).numel()
+
     def steps(self, size: int) -> int:
         """Return the number of batches of `size` in an epoch; the last one may be smaller."""
         return -(-len(self) // size)
+
+    def order(self, generator: torch.Generator | None = None) -> Tensor:
+        """Return the rows in the order of an epoch: shuffled by `generator`, as stored without one."""
+        return torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
+
+    def gather(self, rows: Tensor) -> Batch:
+        """Return the resident samples at `rows`, which are on the device: no host round trip."""
+        x, y = self._x.index_select(0, self._rows.index_select(0, rows)), self._y.index_select(0, rows)
+        return self._batch(x, y, self._source.index_select(0, rows) if self._mixed else None)
 
     def labels(self) -> Tensor:
         """Return all labels in their stored order."""
@@ -73,15 +94,13 @@ class Feed:
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Yield all samples once, shuffled by `generator`, in stored order without one."""
-        order = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
+        order = self.order(generator)
         if not self._resident:
             yield from self._loaded(size, order)
             return
         order = order.to(self._device)
         for start in range(0, len(self), size):
-            rows = order[start : start + size]
-            x, y = self._x.index_select(0, rows), self._y.index_select(0, rows)
-            yield self._batch(x, y, self._source.index_select(0, rows) if self._mixed else None)
+            yield self.gather(order[start : start + size])
 
     def _batch(self, x: Tensor, y: Tensor, source: Tensor | None) -> Batch:
         if source is None or len(self._prepare) == 1:
@@ -101,19 +120,29 @@ class Feed:
             yield self._batch(x.to(self._device), y.to(self._device), source)
 
 
+def _joined(placed: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Return inputs and rows of several parts as one; copied only where they choose from different arrays."""
+    first = placed[0][0]
+    if all(x is first or (x.data_ptr() == first.data_ptr() and x.shape == first.shape) for x, _ in placed):
+        return first, torch.cat([rows for _, rows in placed])
+    everything = torch.cat([x.index_select(0, rows) for x, rows in placed])
+    return everything, torch.arange(len(everything), device=everything.device)
+
+
 class _Labelled(Dataset[Any]):
     """A split as a map-style Dataset of (input, integer label)."""
 
     def __init__(self, split: Split) -> None:
         self._data: Any = split.dataset() if not split.resident else None
-        self._pair = split.on(torch.device("cpu")) if split.resident else None
+        self._placed = split.placed(torch.device("cpu")) if split.resident else None
         self._length = len(split)
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
-        if self._pair is not None:
-            return self._pair[0][row], int(self._pair[1][row])
+        if self._placed is not None:
+            inputs, rows, labels = self._placed
+            return inputs[rows[row]], int(labels[row])
         x, y = self._data[row]
         return torch.as_tensor(x), int(y)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
+from hatrack.data.resident import resident
 from hatrack.errors import HatrackError
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -94,15 +95,15 @@ class Split:
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return all inputs and labels of a resident split as tensors on `device`."""
-        x, y = self._x, self.labels
+        x, rows, y = self.placed(device)
+        return x.index_select(0, rows), y
+
+    def placed(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Return where a resident split's samples are on `device`: inputs to choose from, their rows, all labels."""
+        y = self.labels
         assert y is not None
-        if isinstance(x, Tensor):
-            x = x if self._rows is None else x[self._rows]
-        else:
-            # A channel that is repeated as a view would come out of the indexing in another memory order.
-            picked = np.array(x) if self._rows is None else np.ascontiguousarray(x[self._rows.numpy()])
-            x = torch.from_numpy(picked)
-        return x.to(device), y.to(device)
+        rows = self._rows if self._rows is not None else torch.arange(len(self._x))
+        return resident(self._x, device), rows.to(device), y.to(device)
 
     def first(self, count: int) -> Tensor:
         """Return the first `count` raw inputs as one tensor."""

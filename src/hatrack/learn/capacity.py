@@ -7,7 +7,7 @@ import warnings
 from torch import Tensor
 
 from hatrack.errors import HatrackWarning
-from hatrack.measure.shares import USED, Share, share
+from hatrack.measure.shares import USED, Share, blocked, share
 from hatrack.methods.base import Method
 
 LITTLE = 0.05
@@ -23,6 +23,12 @@ def taken_weights(method: Method) -> Share | None:
     if occupied is None:
         return None
     return share({name: amount > USED for name, amount in occupied.items() if amount.ndim > 1})
+
+
+def blocked_parameters(method: Method) -> Share | None:
+    """Return the share of parameters that no update reaches any more; None for methods without masks."""
+    occupied = method.occupied()
+    return None if occupied is None else blocked({name: 1 - amount for name, amount in occupied.items()})
 
 
 def total_capacity(method: Method) -> float | None:

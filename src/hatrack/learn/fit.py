@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -11,12 +12,15 @@ from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.learn.capacity import total_capacity
+from hatrack.learn.engine import Engine
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
 from hatrack.methods.base import Method
 
-EVALUATION_BATCH = 1000
+# Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
+EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
+EVALUATION_BATCH = {"cpu": 1000, "cuda": 8000}  # samples at most
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,22 @@ class Place:
 class Fit:
     """The training of one phase of a task in progress."""
 
-    def __init__(self, method: Method, factory: OptimizerFactory | None, place: Place, size: int, seed: int) -> None:
+    def __init__(
+        self,
+        method: Method,
+        factory: OptimizerFactory | None,
+        place: Place,
+        train: Feed,
+        size: int,
+        seed: int,
+        engine: str = "eager",
+    ) -> None:
         self.method = method
         self.place = place
-        self.size = size
         self.seed = seed
         self.moving = moving(method)
         self.stepper = Stepper(method, build(method, factory))
+        self.engine = Engine(engine, self.stepper, train, size)
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
         self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min)
         self.epoch = 0
@@ -68,13 +81,14 @@ class Fit:
         """Whether no further epoch is to be run."""
         return self.epoch >= self.place.epochs or self.schedule.over
 
-    def run_epoch(self, name: str, train: Feed, valid: Feed) -> Epoch:
-        """Run one epoch, validate, and let the schedule draw its conclusions."""
+    def run_epoch(self, name: str, valid: Feed) -> Generator[None, None, Epoch]:
+        """Run one epoch, pausing now and then, validate, and let the schedule draw its conclusions."""
         self.epoch += 1
         task, lr = self.method.task, self.schedule.lr
         order = generator(self.seed, "shuffle", task, self.place.phase, self.epoch)
         with noise(self.seed, "noise", task, self.place.phase, self.epoch, device=self.method.model.device):
-            train_loss = self.stepper.epoch(train.batches(self.size, order), train.steps(self.size))
+            yield from self.engine.epoch(order)
+            train_loss = float(self.stepper.loss) / self.engine.steps
             valid_loss, valid_accuracy = validate(self.method, valid, task)
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
@@ -84,7 +98,7 @@ class Fit:
             self.schedule.drop()
         if improved:
             self.best, self.best_epoch = self._snapshot(), self.epoch
-        self.stepper.set_lr(self.schedule.lr / lr)
+        self.engine.set_lr(self.schedule.lr / lr)
         return Epoch(
             task=task,
             name=name,
@@ -190,7 +204,7 @@ def validate(method: Method, feed: Feed, task: int) -> tuple[float, float]:
     method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
-    for batch in feed.batches(EVALUATION_BATCH):
+    for batch in feed.batches(_large(feed, method.model.device)):
         logits = method.predict(batch.x, task)
         loss += method.valid_loss(logits, batch.y) * len(batch.y)
         right += _right(logits, batch.y)
@@ -202,9 +216,15 @@ def accuracy(method: Method, feed: Feed, task: int) -> float:
     """Return the accuracy of a task on `feed`."""
     method.model.net.eval()
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
-    for batch in feed.batches(EVALUATION_BATCH):
+    for batch in feed.batches(_large(feed, method.model.device)):
         right += _right(method.predict(batch.x, task), batch.y)
     return int(right) / len(feed)
+
+
+def _large(feed: Feed, device: torch.device) -> int:
+    """Return how many samples a batch of evaluation takes."""
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    return max(1, min(EVALUATION_BATCH[kind], EVALUATION_VALUES[kind] // feed.sample_size))
 
 
 def _right(logits: Tensor, y: Tensor) -> Tensor:

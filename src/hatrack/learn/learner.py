@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from hatrack.data.task import Inputs, Split, Task
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
+from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
@@ -43,6 +44,8 @@ class Learner:
     optimizer  None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                one is made for every task, so that no momentum leaks from one task into the next
     epochs     at most so many a task; the patience schedule usually stops earlier
+    engine     how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
+    precision  of the layers' arithmetic: "float32", "tf32" (differs on CUDA only) or "bf16"; see precision.py
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Learner:
         seed: int = 0,
         device: str | torch.device = "auto",
         workers: int = 0,
+        engine: str = "auto",
+        precision: str = "tf32",
     ) -> None:
         for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
             if value < least:
@@ -65,7 +70,8 @@ class Learner:
         self.method = method if method is not None else HAT()
         self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
         self.device = pick_device(device)
-        self.model = Model(net, self.device)
+        self.engine = resolve_engine(engine, self.device)
+        self.model = Model(net, self.device, precision)
         self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
@@ -93,8 +99,13 @@ class Learner:
 
     def learn(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> None:
         """Learn one more task (or go on with the one that a loaded learner was interrupted in)."""
-        train_split, valid_split = self._held_out(task)
+        for _ in self.learning(task, on_epoch):
+            pass
+
+    def learning(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> Iterator[None]:
+        """Do what `learn` does bit by bit: every pause is a moment at which another learner may have its turn."""
         index = self.finished
+        train_split, valid_split = self._held_out(task, index)
         part = Part(index, train_split, task.inputs)
         if self.method.needs_old_data and len(self._old) < index:
             raise HatrackError(
@@ -106,23 +117,32 @@ class Learner:
         if index:
             check_free(self.method, task.name)
         self._begin(task, index, train)
-        self._run(task, train, valid, on_epoch)
+        yield from self._run(task, train, valid, on_epoch)
         self._end(task, train, index)
-        if self.method.needs_old_data:
-            self._old.append(part)
+        self._keep(part)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner the data of an earlier task, for methods that need it."""
         index = len(self._old)
         if index >= self.finished or self.tasks[index].name != task.name:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._old.append(Part(index, self._held_out(task)[0], task.inputs))
+        self._keep(Part(index, self._held_out(task, index)[0], task.inputs))
 
-    def _held_out(self, task: Task) -> tuple[Split, Split]:
+    def _keep(self, part: Part) -> None:
+        """Keep what the method wants of a finished task's samples, chosen by the seed."""
+        share = self.method.remembered()
+        if not self.method.needs_old_data:
+            return
+        count = max(1, round(share * len(part.split)))
+        rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", part.task))[:count]
+        split = part.split if count == len(part.split) else part.split.take(rows.sort().values)
+        self._old.append(Part(part.task, split, part.inputs))
+
+    def _held_out(self, task: Task, index: int) -> tuple[Split, Split]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
         if task.valid is not None:
             return task.train, task.valid
-        order = torch.randperm(len(task.train), generator=generator(self.seed, "split", self.finished))
+        order = torch.randperm(len(task.train), generator=generator(self.seed, "split", index))
         cut = max(1, round(HELD_OUT * len(order)))
         if cut >= len(order):
             raise HatrackError(f"task {task.name!r} has {len(order)} training samples: too few to hold any out.")
@@ -146,7 +166,7 @@ class Learner:
         with self._noise(index, 0):
             self.method.begin_task(index, train, generator(self.seed, "method", index))
 
-    def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> None:
+    def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> Iterator[None]:
         resume, self._resume = self._resume, None
         phases = self.method.phases(self.epochs if self.method.trains else 0)
         before = 0
@@ -156,12 +176,12 @@ class Learner:
             before = before if resume is None else resume.before
             self.method.begin_phase(phase)
             place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
-            fit = self._fit = Fit(self.method, self._optimizer, place, self.batch_size, self.seed)
+            fit = self._fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
             if resume is not None:
                 resume.fill(fit)
                 resume = None
             while not fit.over:
-                done = fit.run_epoch(task.name, train, valid)
+                done = yield from fit.run_epoch(task.name, valid)
                 if on_epoch is not None:
                     on_epoch(done)
             fit.restore()

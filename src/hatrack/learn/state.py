@@ -39,9 +39,11 @@ PAGE = "learner.json"
 SCHEMA = 1
 
 
-def environment() -> dict[str, str]:
+def environment(device: torch.device) -> dict[str, str]:
     """Return what the last bits of a logit depend on."""
-    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+    cuda = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if cuda else torch.backends.cpu.get_cpu_capability()
+    return {"torch": torch.__version__, device.type: name}
 
 
 def save(learner: Learner, folder: Path) -> None:
@@ -61,12 +63,13 @@ def save(learner: Learner, folder: Path) -> None:
         "settings": {name: getattr(learner.method, name) for name in hyperparameters(type(learner.method))},
         "epochs": learner.epochs,
         "batch_size": learner.batch_size,
+        "precision": learner.model.precision.name,
         "seed": learner.seed,
         "tasks": [{"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs)} for t in learner.tasks],
         "finished": learner.finished,
         "capacity": learner.capacities,
         "fit": None if fit is None else fit.numbers(),
-        "environment": environment(),
+        "environment": environment(learner.device),
         "files": files,
     }
     atomic.write(folder / PAGE, json.dumps(page, indent=1).encode())
@@ -129,25 +132,27 @@ def load(
     method: Method | None = None,
     optimizer: Any = None,
     device: str | torch.device = "auto",
+    engine: str = "auto",
 ) -> Learner:
     """Return the learner saved in `folder`, over a network of the same architecture.
 
     The method is rebuilt from its stored settings unless given. An optimiser other than the method's own cannot be
     stored as code: give the same callable again.
     """
-    return _load(Path(folder), net, method, optimizer, device, check=True)[0]
+    return _load(Path(folder), net, method, optimizer, device, engine, check=True)[0]
 
 
 def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") -> proof.Verification:
     """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
-    learner, tampered, page = _load(folder, net, None, None, device, check=False)
+    learner, tampered, page = _load(folder, net, None, None, device, "auto", check=False)
     names = [t.name for t in learner.tasks[: learner.finished]]
-    same = page["environment"] == environment()
+    here = environment(learner.device)
+    same = page["environment"] == here
     verdict = proof.prove(learner.method, names, learner.probes, learner.vault, tolerance=0.0 if same else 1e-4)
     notes = verdict.notes
     if not same:
         notes += (
-            f"the logits were stored under {page['environment']}, here is {environment()}: they are compared "
+            f"the logits were stored under {page['environment']}, here is {here}: they are compared "
             f"within 1e-4, locked entries bit by bit.",
         )
     return proof.Verification(verdict.tasks, notes, tuple(tampered))
@@ -159,6 +164,7 @@ def _load(
     method: Method | None,
     optimizer: Any,
     device: str | torch.device,
+    engine: str,
     check: bool,
 ) -> tuple[Learner, list[str], dict[str, Any]]:
     from hatrack.learn.learner import Learned, Learner
@@ -171,8 +177,8 @@ def _load(
         if page["method"] not in METHODS:
             raise unknown("method", page["method"], METHODS)
         method = METHODS[page["method"]](**page["settings"])
-    sizes = {key: page[key] for key in ("epochs", "batch_size", "seed")}
-    learner = Learner(net, method, optimizer, device=device, **sizes)
+    sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
+    learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
     _fill(model.tensors(), _under(live, "net/"), "the network")
     model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -11,19 +11,21 @@ from torch.optim import LBFGS, Optimizer
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
+from hatrack.learn.parallel import Crew, crew
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
 
 
-def clip(gradients: Sequence[Tensor], limit: float) -> None:
+def clip(gradients: Sequence[Tensor], limit: float, ask: bool = True) -> None:
     """Scale gradients so that their common norm is at most `limit`, without asking the device for a number.
 
-    On a CPU, where a number costs nothing, the scaling is left out when there is nothing to scale.
+    On a CPU, where a number costs nothing, the scaling is left out when there is nothing to scale; `ask=False` keeps
+    to the one path that holds for every batch, which is what a step that is traced needs.
     """
     everything: Any = list(gradients)
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(everything)))
-    if norm.device.type == "cpu" and bool(norm <= limit):
+    if ask and norm.device.type == "cpu" and bool(norm <= limit):
         return
     # A norm that is not finite scales nothing: zeros, those of locked entries above all, must stay zeros.
     scale = torch.where(torch.isfinite(norm), torch.clamp(limit / (norm + 1e-6), max=1.0), 1.0)
@@ -31,44 +33,76 @@ def clip(gradients: Sequence[Tensor], limit: float) -> None:
 
 
 class Stepper:
-    """Runs training steps of one task under one optimiser."""
+    """Training steps of one phase of a task under one optimiser."""
 
     def __init__(self, method: Method, optimizer: Optimizer) -> None:
         self.method = method
         self.optimizer = optimizer
-        self.loss = torch.zeros((), device=method.model.device)
-        self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
+        self.crew = crew()
+        if self.crew is not None and not method.shares_batches:
+            raise HatrackError(
+                f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; start "
+                f"one process."
+            )
+        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
 
-    def epoch(self, batches: Iterable[Batch], steps: int) -> float:
-        """Run one epoch and return its mean training loss: the only number that leaves the device."""
+    def begin_epoch(self, steps: int) -> None:
+        """Switch to training and set the clock."""
         self.method.train_mode()
         self.method.clock.start(steps)
         self.loss.zero_()
-        for batch in batches:
-            self.step(batch)
-            self.method.clock.advance()
-        return float(self.loss) / steps
 
     def step(self, batch: Batch) -> None:
         """Move the parameters by one batch."""
         if isinstance(self.optimizer, LBFGS):  # evaluates the loss as often as its line search likes
-            loss: Any = self.optimizer.step(lambda: self._evaluate(batch))
+            loss: Any = self.optimizer.step(lambda: self.evaluate(batch))
+            self._settle(loss)
         else:
-            loss = self._evaluate(batch)
-            self.optimizer.step()
+            self.move(self.evaluate(batch))
+
+    def evaluate(self, batch: Batch, ask: bool = True) -> Tensor:
+        """Leave edited and clipped gradients behind, and return the loss."""
+        weight = 1.0
+        if self.crew is not None:
+            batch, weight = self.crew.part(batch)
+        for parameter in self.parameters:
+            parameter.grad = None
+        with self.method.model.precision.products():
+            loss = self.method.loss(batch)
+            if self.crew is None:
+                loss.backward()
+            else:
+                loss = self._sum(loss, weight, self.crew)
+            self.method.after_backward()
+        clip([p.grad for p in self.parameters if p.grad is not None], self.method.clip, ask)
+        return loss.detach()
+
+    def _sum(self, loss: Tensor, weight: float, crew: Crew) -> Tensor:
+        """Backward on this process's share; leave the gradients of the whole batch behind and return its loss."""
+        loss = loss * weight
+        loss.backward()
+        whole = loss.detach().clone()
+        crew.sum([whole, *(p.grad for p in self.parameters if p.grad is not None)])
+        return whole
+
+    def end_epoch(self) -> None:
+        """Make running statistics the same in all processes."""
+        if self.crew is not None:
+            model = self.method.model
+            own = [t for t in model.private[self.method.task].values() if not t.requires_grad]
+            self.crew.average([*model.net.buffers(), *own])
+
+    def move(self, loss: Tensor) -> None:
+        """Let the optimiser follow the gradients that `evaluate` left behind."""
+        self.optimizer.step()
+        self._settle(loss)
+
+    def _settle(self, loss: Tensor) -> None:
         self.method.after_step()
         self.loss.add_(loss.detach())
-
-    def _evaluate(self, batch: Batch) -> Tensor:
-        """Leave edited and clipped gradients behind, and return the loss."""
-        self.optimizer.zero_grad()
-        loss = self.method.loss(batch)
-        loss.backward()
-        self.method.after_backward()
-        clip([p.grad for p in self._parameters if p.grad is not None], self.method.clip)
-        return loss
 
     def set_lr(self, ratio: float) -> None:
         """Multiply every group's learning rate."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from hatrack.masks.unitmap import ON, UnitMap
 
 EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
 COSH_RANGE = 50.0  # cosh(50) ≈ 2.6e21 still fits float32
+
+Parts: TypeAlias = Mapping[tuple[int, int], Tensor]
 
 
 def gate(embedding: Tensor, s: Tensor | float) -> Tensor:
@@ -35,11 +38,16 @@ def compensate(gradient: Tensor, embedding: Tensor, s: Tensor, s_max: float) -> 
     gradient.mul_(s_max / s * (torch.cosh(scaled) + 1) / (torch.cosh(embedding) + 1))
 
 
-def sparsity(gates: Tensor, taken: Tensor) -> Tensor:
-    """R = Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}); 0 when every unit is taken."""
+def prices(taken: Tensor) -> Tensor:
+    """(1 − a^{<t}) / Σ (1 − a^{<t}): what each gate costs; 0 when every unit is taken."""
     free = 1 - taken
     total = free.sum()
-    return (gates * free).sum() / torch.where(total > 0, total, 1.0)
+    return free / torch.where(total > 0, total, 1.0)
+
+
+def sparsity(gates: Tensor, prices: Tensor) -> Tensor:
+    """R = Σ a·(1 − a^{<t}) / Σ (1 − a^{<t})."""
+    return (gates * prices).sum()
 
 
 class Gating:
@@ -59,13 +67,21 @@ class Gating:
                 self._inputs.setdefault(modules[read.module], []).append(Spread(read.units))
             elif read.parameter is not None:
                 self._weights.append((read.parameter, Spread(read.units)))
+        self._segments = _segments([spread for each in self._inputs.values() for spread in each], units.size)
+
+    def _cut(self, gates: Tensor) -> Parts:
+        """Cut the gates into the stretches that layers read: one backward pass joins all of them again."""
+        if not self._segments:
+            return {}
+        parts = gates.split([count for _, count in self._segments])
+        return dict(zip(self._segments, parts, strict=True))
 
     @contextmanager
     def on_inputs(self, gates: Tensor) -> Iterator[None]:
         """Gate the inputs of all layers that can be reached through their module, while the context lasts."""
-        hooks = []
+        hooks, parts = [], self._cut(gates)
         for module, spreads in self._inputs.items():
-            factors = [spread(gates) for spread in spreads]
+            factors = [spread(gates, parts) for spread in spreads]
             hooks.append(module.register_forward_pre_hook(partial(_gate_input, iter(factors), factors)))
         try:
             yield
@@ -110,16 +126,40 @@ class Spread:
         self._pieces = _pieces(units.flatten())
         self._index = units.flatten() if len(self._pieces) > self.LONGEST else None
 
-    def __call__(self, vector: Tensor) -> Tensor:
+    @property
+    def stretches(self) -> set[tuple[int, int]]:
+        """The stretches of units, as (start, count), that are copied."""
+        return {(start, count) for start, count, _ in self._pieces if start != ON} if self._index is None else set()
+
+    def __call__(self, vector: Tensor, cut: Parts = MappingProxyType({})) -> Tensor:
         if self._index is not None:
             if self._index.device != vector.device:
                 self._index = self._index.to(vector.device)
             return torch.cat([vector, vector.new_ones(1)])[self._index].view(self._shape)
         parts = [
-            vector.new_ones(count) if start == ON else _repeat(vector.narrow(0, start, count), repeat)
+            vector.new_ones(count) if start == ON else _repeat(_stretch(vector, cut, start, count), repeat)
             for start, count, repeat in self._pieces
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(self._shape)
+
+
+def _stretch(vector: Tensor, cut: Parts, start: int, count: int) -> Tensor:
+    part = cut.get((start, count))
+    return vector.narrow(0, start, count) if part is None else part
+
+
+def _segments(spreads: Sequence[Spread], size: int) -> list[tuple[int, int]]:
+    """Return stretches that cover all units and hold every one that is read; none where those overlap."""
+    found: list[tuple[int, int]] = []
+    end = 0
+    for start, count in sorted(set().union(*(spread.stretches for spread in spreads))):
+        if start < end:
+            return []
+        if start > end:
+            found.append((end, start - end))
+        found.append((start, count))
+        end = start + count
+    return [*found, (end, size - end)] if end < size else found
 
 
 def _repeat(part: Tensor, times: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Final, TypedDict
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from hatrack.errors import HatrackError
 
 Importance = Mapping[str, Tensor]
 
+FIGURES: Final = ("F-each", "G-each", "F-total", "G-total")
 CHI = TypedDict("CHI", {"F-each": float, "G-each": float | None, "F-total": float, "G-total": float | None})
 
 

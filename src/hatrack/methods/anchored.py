@@ -1,11 +1,12 @@
 """Methods that hold the shared weights near where the last task left them (EWC and its kin, SI, IMM).
 
-    loss ← loss + ½·Σ k·(θ − θ*)²        gradient ← gradient + k·(θ − θ*)        k = λ·w/(1 + lr·λ·w)
+    loss     + ½·Σ k·(θ − θ*)², k = λ·w; methods differ in the weights w
+    gradient ← (gradient + k·(θ − θ*)) / (1 + lr·k)
 
-They differ in the weights w. Papers write k = λ·w, and so it is here wherever a step at the learning rate lr can
-follow the pull; where lr·λ·w > 2 a step would overshoot and training diverge (Fisher values of one task span ten
-orders of magnitude, so that a few such entries are the rule). There k stays below 1/lr, which takes an entry back to
-its anchor in about one step: the implicit form of the same step.
+The division makes the step at the learning rate lr the implicit one, θ ← θ* + (θ − θ* − lr·g)/(1 + lr·k): it rests
+where the papers' loss does and cannot overshoot, however large k is. Written out plainly, a step diverges where
+lr·k > 2, and Fisher values of one task span ten orders of magnitude, so that such entries are the rule. Where lr·k is
+small the step is the plain one; under Adam the division, constant in every entry, cancels out.
 
 The gradient is written out instead of left to autograd: it is cheaper, and the gradient of the task alone stays at
 hand for those that need it. Heads are left out: a finished task's head gets no gradient, so that it never leaves its
@@ -15,7 +16,7 @@ one that has drifted furthest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,33 +29,37 @@ from hatrack.nets.model import Model
 
 
 class Pull:
-    """½·Σ k·(θ − θ*)² and its gradient; k by name, or one figure for all entries."""
+    """½·Σ k·(θ − θ*)² and the implicit step towards it; k by name, or one figure for all entries."""
 
     def __init__(
-        self, parameters: Mapping[str, Tensor], anchors: Mapping[str, Tensor], k: Mapping[str, Tensor] | float
+        self,
+        parameters: Mapping[str, Tensor],
+        anchors: Mapping[str, Tensor],
+        k: Mapping[str, Tensor] | float,
+        lr: float,
     ) -> None:
         self._parameters = [parameters[name] for name in anchors]
         self._anchors = list(anchors.values())
-        self._k: Any = k if isinstance(k, float) else [k[name] for name in anchors]
-
-    def _towards(self, of: Sequence[int]) -> tuple[Any, Any]:
-        """Return θ − θ* and k·(θ − θ*) of some parameters."""
-        off: Any = torch._foreach_sub([self._parameters[i] for i in of], [self._anchors[i] for i in of])
-        return off, torch._foreach_mul(off, self._k if isinstance(self._k, float) else [self._k[i] for i in of])
+        self._k: Any = [k if isinstance(k, float) else k[name] for name in anchors]
+        self._damping: Any = [1 / (1 + lr * each) for each in self._k]
 
     @torch.no_grad()
     def value(self) -> Tensor:
         """Return the penalty, without a graph."""
-        off, pull = self._towards(range(len(self._parameters)))
-        return 0.5 * torch.stack([(a * b).sum() for a, b in zip(off, pull, strict=True)]).sum()
+        off: Any = torch._foreach_sub(self._parameters, self._anchors)
+        return 0.5 * torch.stack([(k * o * o).sum() for k, o in zip(self._k, off, strict=True)]).sum()
 
     @torch.no_grad()
     def on_gradients(self) -> None:
-        """Add k·(θ − θ*) to the gradients."""
+        """Turn the task's gradients into those of the implicit step."""
         moved = [i for i, p in enumerate(self._parameters) if p.grad is not None]
-        if moved:
-            gradients: Any = [self._parameters[i].grad for i in moved]
-            torch._foreach_add_(gradients, self._towards(moved)[1])
+        if not moved:
+            return
+        gradients: Any = [self._parameters[i].grad for i in moved]
+        off: Any = torch._foreach_sub([self._parameters[i] for i in moved], [self._anchors[i] for i in moved])
+        torch._foreach_mul_(off, [self._k[i] for i in moved])
+        torch._foreach_add_(gradients, off)
+        torch._foreach_mul_(gradients, [self._damping[i] for i in moved])
 
 
 @dataclass
@@ -84,9 +89,8 @@ class Anchored(Method):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         if self.anchors:
-            lam, lr = self.strength(), self.lr
-            k = {name: lam * w / (1 + lr * lam * w) for name, w in self.weights.items()}
-            self.pull = Pull(self.shared(), self.anchors, k or lam / (1 + lr * lam))
+            k = {name: self.strength() * w for name, w in self.weights.items()}
+            self.pull = Pull(self.shared(), self.anchors, k or self.strength(), self.lr)
 
     def loss(self, batch: Batch) -> Tensor:
         return self._with_penalty(super().loss(batch))

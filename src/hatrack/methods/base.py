@@ -33,13 +33,15 @@ class Clock:
     """Where in the epoch we are, as tensors on the device, so that a step needs no host round trip."""
 
     def __init__(self, device: torch.device) -> None:
-        self.step = torch.zeros((), device=device)
+        self.step = torch.zeros((), dtype=torch.long, device=device)
         self.last = torch.ones((), device=device)
+        self.base = torch.zeros((), device=device)
 
     def start(self, steps: int) -> None:
         """Begin an epoch of `steps` batches."""
         self.step.zero_()
-        self.last.fill_(steps - 1)
+        self.last.fill_(max(steps - 1, 1))
+        self.base.fill_(float(steps == 1))
 
     def advance(self) -> None:
         """Count one finished step."""
@@ -47,7 +49,7 @@ class Clock:
 
     def fraction(self) -> Tensor:
         """(b−1)/(B−1): 0 at the first batch, 1 at the last; 1 when there is only one."""
-        return torch.where(self.last > 0, self.step / torch.clamp_min(self.last, 1), 1.0)
+        return self.base + self.step / self.last
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Method:
     guarantee: ClassVar[bool] = False
     needs_old_data: ClassVar[bool] = False
     trains: ClassVar[bool] = True
+    shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
 
     lr: float = hyper(0.05, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
@@ -89,6 +92,10 @@ class Method:
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
         self.task = task
+
+    def remembered(self) -> float:
+        """Return the share of a finished task's samples that is to be at hand later (see `needs_old_data`)."""
+        return float(self.needs_old_data)
 
     def phases(self, epochs: int) -> Sequence[int]:
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""
@@ -165,6 +172,10 @@ class Method:
     def unit_gates(self, task: int) -> Tensor | None:
         """Return a finished task's gates over all units; None for methods without unit masks."""
         return None
+
+    def facts(self) -> Mapping[str, float | None]:
+        """Return further figures of the task just learned, by name, for the record."""
+        return {}
 
     def s_now(self) -> float | None:
         """Return the gate scale at the end of the epoch, for the log."""

@@ -13,26 +13,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, sparsity
+from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 
 
 @dataclass
 class HardAttention(Method):
-    """Gates from one embedding vector e a task, e ~ N(0, 1) at its start."""
+    """Gates from one embedding vector e a task, at its start e ~ N(0, 1), or U(0, 2): all gates open (compression)."""
 
     s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
     c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
+    start: str = hyper("normal", "embeddings at first: normal, N(0, 1), or open, U(0, 2)", choices=("normal", "open"))
 
     def attend(self, size: int, taken: Tensor, generator: torch.Generator) -> None:
         """Start a task: a fresh embedding of `size` entries, beside what is taken already."""
-        self.embedding = nn.Parameter(torch.randn(size, generator=generator).to(self.model.device))
-        self.taken = taken
+        draw, scale = (torch.randn, 1.0) if self.start == "normal" else (torch.rand, 2.0)
+        self.embedding = nn.Parameter(scale * draw(size, generator=generator).to(self.model.device))
+        self.take(taken)
+
+    def take(self, taken: Tensor) -> None:
+        """Count what earlier tasks have taken: it costs nothing."""
+        self.taken, self._prices = taken, prices(taken)
 
     def scale(self) -> Tensor:
         """Return s at this step of the epoch."""
-        return anneal(self.clock.fraction(), self.s_max)
+        self._scale = anneal(self.clock.fraction(), self.s_max)
+        return self._scale
 
     def final_gates(self) -> Tensor:
         """Return the gates at s_max, as at evaluation."""
@@ -40,7 +47,7 @@ class HardAttention(Method):
 
     def attended_loss(self, logits: Tensor, y: Tensor, gates: Tensor) -> Tensor:
         """Return cross-entropy plus the price of the gates."""
-        return cross_entropy(logits, y) + self.c * sparsity(gates, self.taken)
+        return cross_entropy(logits, y) + self.c * sparsity(gates, self._prices)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), "embedding": self.embedding}
@@ -51,7 +58,7 @@ class HardAttention(Method):
     def after_backward(self) -> None:
         super().after_backward()
         assert self.embedding.grad is not None
-        compensate(self.embedding.grad, self.embedding.detach(), self.scale(), self.s_max)
+        compensate(self.embedding.grad, self.embedding.detach(), self._scale, self.s_max)
 
     def after_step(self) -> None:
         super().after_step()

@@ -27,11 +27,25 @@ def gradient_importance(
     model: Model, task: int, parameters: Mapping[str, Tensor], feed: Feed, chi: bool = True
 ) -> dict[str, Tensor]:
     """Return γ^t of `parameters` by the samples in `feed`, with the network in the mode in which it is."""
-    importance = normalised(summed_gradients(_own_loss(model, task), parameters, feed))
-    for earlier in range(task if chi else 0):
+    own = own_importance(model, task, parameters, feed)
+    crossed = crossed_importance(model, task, parameters, feed) if chi else None
+    return own if crossed is None else larger(own, crossed)
+
+
+def own_importance(model: Model, task: int, parameters: Mapping[str, Tensor], feed: Feed) -> dict[str, Tensor]:
+    """Return γ^{t,t}: by the task's own loss."""
+    return normalised(summed_gradients(_own_loss(model, task), parameters, feed))
+
+
+def crossed_importance(
+    model: Model, task: int, parameters: Mapping[str, Tensor], feed: Feed
+) -> dict[str, Tensor] | None:
+    """Return the largest γ^{t,τ} over the heads τ < t, entry by entry; None for the first task."""
+    highest: dict[str, Tensor] | None = None
+    for earlier in range(task):
         crossed = normalised(summed_gradients(_logit_sum(model, earlier), parameters, feed))
-        importance = larger(importance, crossed)
-    return importance
+        highest = crossed if highest is None else larger(highest, crossed)
+    return highest
 
 
 def _own_loss(model: Model, task: int) -> Callable[[Batch], Tensor]:

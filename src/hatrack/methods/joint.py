@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
+from hatrack.methods.own_heads import OwnHeads
 
 
 @dataclass
@@ -37,23 +37,11 @@ class Joint(Method):
                 fresh = torch.empty(head.weight.shape).uniform_(-bound, bound, generator=generator)
                 head.weight.copy_(fresh)
                 head.bias.zero_()
-        sizes = torch.tensor([head.out_features for head in self.model.heads[: task + 1]])
-        owner = torch.repeat_interleave(torch.arange(task + 1), sizes)
-        device = self.model.device
-        self._offset = (sizes.cumsum(0) - sizes).to(device)
-        self._own = (owner[None, :] == torch.arange(task + 1)[:, None]).to(device)
+        self._heads = OwnHeads(self.model.heads[: task + 1])
 
     def trainable(self) -> dict[str, Tensor]:
-        heads: dict[str, Tensor] = {
-            f"heads/{t}/{name}": p
-            for t, head in enumerate(self.model.heads[: self.task + 1])
-            for name, p in head.named_parameters()
-        }
-        return {**{f"net/{n}": p for n, p in self.model.parameters().items()}, **heads}
+        return {**{f"net/{n}": p for n, p in self.model.parameters().items()}, **self._heads.parameters()}
 
     def loss(self, batch: Batch) -> Tensor:
         source = batch.source if batch.source is not None else torch.full_like(batch.y, self.task)
-        features = self.model.features(batch.x, self.task)
-        logits = torch.cat([head(features) for head in self.model.heads[: self.task + 1]], dim=1)
-        logits = logits.masked_fill(~self._own[source], -torch.inf)
-        return cross_entropy(logits, batch.y + self._offset[source])
+        return self._heads.loss(self.model.features(batch.x, self.task), batch.y, source)

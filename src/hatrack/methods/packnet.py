@@ -73,6 +73,7 @@ class PackNet(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
+        self._ready = False
         for owner in self.owner.values():
             owner[owner == FREE] = task + 1
 
@@ -80,11 +81,19 @@ class PackNet(Method):
         again = round(self.retrain * epochs)
         return epochs - again, again
 
+    def begin_phase(self, phase: int) -> None:
+        self._ready = False
+
     def train_mode(self) -> None:
         super().train_mode()
         if self.norm == "frozen" and self.task > 0:
             self.model.freeze_statistics()
-        # Here, not in begin_phase: when a task is taken up again, the owners get their values only after that.
+        if not self._ready:  # not in begin_phase: when a task is taken up again, the owners come after that
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Find out what the phase sees and what it may not touch."""
+        self._ready = True
         self._masks = self._visible(self.task)
         taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
         fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.others.items()}

@@ -9,8 +9,10 @@ For each parameter tensor and task t, with g the gradient of a step:
 
 A task that moves along an old one's direction keeps a large step, one that moves against it a small one. M and V of
 every finished task are kept: two copies of the network a task. Constants as in the published scripts: lr 2.5e-4, b 5,
-β1 0.9, β2 0.99. The rule is applied to the gradients, under plain SGD, so that the schedule works as everywhere; a
-head belongs to one task and has no old accumulators.
+β1 0.9, β2 0.99. The published runs see each sample once, in batches of 10: where a task is trained until its gradients
+fade, its V fades too, the factor exp(b/2) on the step remains, and a lower lr is needed (the scripts' range over data
+sets is 5e-5 to 2.5e-4). The rule is applied to the gradients, under plain SGD, so that the schedule works as
+everywhere; a head belongs to one task and has no old accumulators.
 """
 
 from __future__ import annotations

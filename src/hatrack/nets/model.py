@@ -19,14 +19,16 @@ from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
+from hatrack.nets.precision import Precision
 
 
 class Model:
     """A backbone x → features, its heads, and what each task keeps for itself."""
 
-    def __init__(self, net: nn.Module, device: torch.device) -> None:
+    def __init__(self, net: nn.Module, device: torch.device, precision: str = "float32") -> None:
         self.net = net.to(device)
         self.device = device
+        self.precision = Precision(precision, device)
         self.heads: list[nn.Linear] = []
         self.private: list[dict[str, Tensor]] = []
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
@@ -93,16 +95,20 @@ class Model:
         swapped = {**self.private[task], **(weights or {})}
         if gates is not None:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
-        with nullcontext() if gates is None else self.gating.on_inputs(gates):
+        gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
+        with gated, self.precision.products(), self.precision.casts():
             features: Tensor = functional_call(self.net, swapped, (x,)) if swapped else self.net(x)
         features = features.flatten(1)
+        if self.precision.name == "bf16":
+            features = features.float()
         return features if gates is None else self.gating.features(gates, features)
 
     def logits(
         self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """Return the logits of a task's own head."""
-        logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
+        with self.precision.products():
+            logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
         return logits
 
     def norm_tensors(self) -> list[str]:

@@ -137,7 +137,7 @@ def _lines_over_tasks(
         if few:
             ends = [(name, values[-1], c) for (name, values), c in zip(lines.items(), colours, strict=True)]
             ends.append((whole_name, whole[-1], to_rgb(fig.INK)))
-            _end_labels(axes, count - 1, ends, 0.17 / (height - 0.6))
+            end_labels(axes, count - 1, ends, 0.17 / (height - 0.6))
         else:
             bar = fig.colour_bar(figure, axes, Normalize(1, len(lines)), fig.ORDER)
             bar.set_ylabel(f"{noun}, first to last")
@@ -145,7 +145,7 @@ def _lines_over_tasks(
     return fig.draw(label, width, height, paint)
 
 
-def _end_labels(axes: Axes, x: int, ends: Sequence[tuple[str, float, fig.Colour]], gap: float) -> None:
+def end_labels(axes: Axes, x: int, ends: Sequence[tuple[str, float, fig.Colour]], gap: float) -> None:
     """Write each line's name beside its last value at x, moved apart where names would overlap."""
     bottom, top = axes.get_ylim()
     ends = [end for end in ends if np.isfinite(end[1])]

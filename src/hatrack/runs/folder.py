@@ -23,6 +23,10 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 
 
+class InUse(HatrackError):
+    """Another process works in the folder."""
+
+
 class Folder:
     """A run's folder; where it holds the lock, this process alone may write in it until it closes or dies."""
 
@@ -98,7 +102,7 @@ def create(spec: str, out: Path | None, name: str) -> Folder:
 def open_run(path: Path) -> Folder:
     """Open and lock the folder of an existing run."""
     require(path)
-    folder = Folder(path, _lock(path))
+    folder = Folder(path, lock(path))
     for file in (folder.spec, folder.masks, folder.result, folder.report):
         for leftover in path.glob(f".{file.name}.*"):
             leftover.unlink()  # a killed process was writing it
@@ -133,12 +137,12 @@ def _make(path: Path, spec: str) -> Folder:
     with ExitStack() as undo:
         draft.mkdir()
         undo.callback(shutil.rmtree, draft, ignore_errors=True)
-        lock = _lock(draft)
-        undo.callback(os.close, lock)
+        held = lock(draft)
+        undo.callback(os.close, held)
         atomic.write(draft / "spec.toml", spec)
         _rename(draft, path)
         undo.pop_all()
-    return Folder(path, lock)
+    return Folder(path, held)
 
 
 def _rename(draft: Path, path: Path) -> None:
@@ -152,14 +156,15 @@ def _rename(draft: Path, path: Path) -> None:
     atomic.flush(path.parent)
 
 
-def _lock(path: Path) -> int:
+def lock(path: Path) -> int:
+    """Keep other processes out of a folder until the handle that is returned is closed, or this process dies."""
     handle = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.read(handle, 32).decode(errors="replace").strip()
         os.close(handle)
-        raise HatrackError(
+        raise InUse(
             f"{str(path)!r} is in use by another hatrack process{f' (id {holder})' if holder else ''}; "
             f"wait for it or stop it first."
         ) from None

@@ -29,10 +29,18 @@ SAME = ("benchmark", "benchmark_options", "net", "net_options", "seed")
 
 def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
     """Return the run's result with all measures that the runs in `against` make possible, and store it."""
-    result = _read(run)
+    result = completed(run, against)
+    with open_run(run) as folder:
+        atomic.write(folder.result, dumps(result))
+    return result
+
+
+def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
+    """Return the same and write nothing."""
+    result = read_result(run)
     given: dict[str, Any] = {}
     for path in against:
-        other = _read(path)
+        other = read_result(path)
         method = other["spec"]["method"]
         if method not in SERVES:
             raise HatrackError(f"{path} is a run of {method!r}; references are runs of {', '.join(SERVES)}.")
@@ -42,15 +50,15 @@ def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
                     f"{path} cannot serve {run} as a reference: its {key} is {other['spec'][key]!r}, not "
                     f"{result['spec'][key]!r}."
                 )
+        if other["tasks"] != result["tasks"]:
+            raise HatrackError(f"{path} cannot serve {run} as a reference: their tasks differ, so the data do.")
         name, take = SERVES[method]
         given[name] = take(other["accuracy"])
-    result["metrics"] = summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)
-    with open_run(run) as folder:
-        atomic.write(folder.result, dumps(result))
-    return result
+    return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}
 
 
-def _read(run: Path) -> dict[str, Any]:
+def read_result(run: Path) -> dict[str, Any]:
+    """Return what the result.json of a finished run holds."""
     path = run / "result.json"
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

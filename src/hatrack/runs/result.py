@@ -1,4 +1,4 @@
-"""result.json: the outcome of a finished run. Apart from its times it is a function of the spec alone."""
+"""result.json: the outcome of a finished run. Apart from times and memory it is a function of the spec alone."""
 
 from __future__ import annotations
 
@@ -14,22 +14,30 @@ from hatrack.runs.setup import Setup
 SCHEMA = 1
 
 
-def assemble(setup: Setup, accuracy: Sequence[Sequence[float]], seconds: float) -> dict[str, Any]:
-    """Return what result.json holds; a field that the method has no value for is None."""
+def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
+    """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
+
+    `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes.
+    """
     learner = setup.learner
     tasks = [_facts(task) for task in setup.tasks]
+    accuracy = [line["accuracy"] for line in lines]
+    blocked, facts = ([line.get(key) for line in lines] for key in ("blocked", "facts"))
     return {
         "schema": SCHEMA,
         "hatrack": __version__,
         "spec": setup.spec.model_dump(),
         "tasks": tasks,
-        "accuracy": [list(row) for row in accuracy],
+        "accuracy": accuracy,
         "metrics": summary(accuracy, sizes=sizes(tasks)),
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
+        "blocked": blocked if any(blocked) else None,
+        "facts": facts if any(facts) else None,
         "guarantee": learner.method.promises(),
         "parameters": learner.parameters_count,
         "seconds": seconds,
+        "memory": max((line.get("memory", 0) for line in lines), default=0),
         "device": setup.spec.device,
     }
 

@@ -9,6 +9,7 @@ result.json but its times follows from the checkpoint and the lines of the finis
 from __future__ import annotations
 
 import json
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from itertools import accumulate
 from time import monotonic
@@ -18,10 +19,13 @@ from safetensors.torch import save
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
+from hatrack.learn.learner import Learner
 from hatrack.report import write as write_report
 from hatrack.runs.folder import Folder
 from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.memory import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.result import assemble, dumps
 from hatrack.runs.setup import Setup
@@ -29,9 +33,20 @@ from hatrack.runs.setup import Setup
 
 def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
     """Do what is left of the run, leave its files in `folder` and return what result.json holds."""
+    run = executing(setup, folder, listener)
+    while True:
+        try:
+            next(run)
+        except StopIteration as end:
+            result: dict[str, Any] = end.value
+            return result
+
+
+def executing(setup: Setup, folder: Folder, listener: Listener) -> Generator[None, None, dict[str, Any]]:
+    """Do the same bit by bit, so that several runs can take turns."""
     records = Records(folder.metrics)
     try:
-        _learn(setup, folder, listener, records)
+        yield from _learn(setup, folder, listener, records)
         return _finish(setup, folder, records)
     finally:
         records.close()
@@ -47,9 +62,10 @@ def finished(folder: Folder) -> dict[str, Any] | None:
     return result
 
 
-def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -> None:
+def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -> Iterator[None]:
     spec, tasks, learner = setup.spec, setup.tasks, setup.learner
     began = monotonic() - records.seconds
+    peak = Peak(learner.device)
 
     def record(epoch: Epoch) -> None:
         fields = asdict(epoch) | {"seconds": monotonic() - began}
@@ -67,10 +83,10 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -
     if learner.finished == len(tasks):
         learner.save(folder.checkpoint)  # a killed process may not have removed what its last one replaced
     for index in range(learner.finished, len(tasks)):
-        learner.learn(tasks[index], on_epoch=record)
+        yield from learner.learning(tasks[index], on_epoch=record)
         accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
         seconds = monotonic() - began
-        records.task(index, {"name": names[index], "accuracy": accuracy, "seconds": seconds})
+        records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
         learner.save(folder.checkpoint)
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
@@ -82,10 +98,16 @@ def _finish(setup: Setup, folder: Folder, records: Records) -> dict[str, Any]:
     masks = setup.learner.masks()
     if masks is not None:
         atomic.write(folder.masks, save(masks))
-    result = assemble(setup, [line["accuracy"] for line in records.tasks()], records.seconds)
+    result = assemble(setup, records.tasks(), records.seconds)
     atomic.write(folder.result, dumps(result))
     write_report(folder.path)
     return result
+
+
+def _further(learner: Learner, peak: Peak) -> dict[str, Any]:
+    """Return what else is worth recording of the task just learned."""
+    blocked = blocked_parameters(learner.method)
+    return {"blocked": blocked, "facts": dict(learner.method.facts()), "memory": peak.bytes()}
 
 
 def _work(setup: Setup) -> list[int]:

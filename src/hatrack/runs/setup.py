@@ -38,10 +38,17 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     _choose_threads(net)
     if checkpoint is None or not (checkpoint / PAGE).exists():
         learner = Learner(
-            net, method, epochs=spec.epochs, batch_size=spec.batch_size, seed=spec.seed, device=spec.device
+            net,
+            method,
+            epochs=spec.epochs,
+            batch_size=spec.batch_size,
+            seed=spec.seed,
+            device=spec.device,
+            engine=spec.engine,
+            precision=spec.precision,
         )
         return Setup(spec, sequence, learner)
-    learner = load(checkpoint, net, method, device=spec.device)
+    learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine)
     if method.needs_old_data:
         for task in sequence[: learner.finished]:
             learner.remember(task)

@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
+from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.nets import NETS
+from hatrack.nets.precision import Precision
 from hatrack.runs import accepted, toml, values
 
 TABLES = {"method": "settings", "net": "net_options", "benchmark": "benchmark_options"}
@@ -37,6 +39,8 @@ class Spec(BaseModel):
     epochs: int = Field(default=200, ge=1)
     batch_size: int = Field(default=64, ge=1)
     device: str = "auto"
+    engine: str = "auto"
+    precision: str = "tf32"
     data: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     net_options: dict[str, Any] = Field(default_factory=dict)
@@ -132,7 +136,10 @@ def _checked(run: Mapping[str, Any]) -> Spec:
     except ValidationError as error:
         raise values.complaint(error) from None
     data = None if spec.data is None else str(Path(spec.data).expanduser().absolute())
-    return spec.model_copy(update={"data": data, "device": str(pick_device(spec.device))})
+    device = pick_device(spec.device)
+    Precision(spec.precision, device)
+    found = {"data": data, "device": str(device), "engine": resolve_engine(spec.engine, device)}
+    return spec.model_copy(update=found)
 
 
 _Entry = TypeVar("_Entry")

@@ -1,4 +1,4 @@
-"""What `hatrack list` shows: the methods, benchmarks and nets there are, with their settings."""
+"""What `hatrack list` shows: the methods, benchmarks and nets there are, with their settings, and the recipes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from hatrack.methods.hyper import hyperparameters
 from hatrack.nets import NETS
 from hatrack.runs.accepted import Setting, of_benchmark, of_net
 from hatrack.runs.values import plain
+from hatrack.show import recipes
+from hatrack.studies.recipes import names
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """Return all methods, benchmarks or nets as plain data."""
+    """Return all methods, benchmarks, nets or recipes as plain data."""
     if kind not in _KINDS:
         raise unknown("kind", kind, _KINDS)
     table, describe = _KINDS[kind]
@@ -35,10 +37,12 @@ def text(kind: str, width: int) -> str:
         lines.append(entry["name"].ljust(len(margin)) + said[0])
         for line in [*said[1:], *_details(entry)]:
             lines += wrap(line, width, initial_indent=margin, subsequent_indent=margin)
-    return "\n".join(lines)
+    return "\n".join([*lines, *(["", *wrap(recipes.HOW, width)] if kind == "recipes" else [])])
 
 
 def _details(entry: Mapping[str, Any]) -> list[str]:
+    if "runs" in entry:
+        return recipes.details(entry)
     lines = []
     if "source" in entry:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
@@ -101,4 +105,5 @@ _KINDS: dict[str, tuple[Iterable[str], Callable[[str], dict[str, Any]]]] = {
     "methods": (METHODS, _method),
     "benchmarks": (BENCHMARKS, _benchmark),
     "nets": (NETS, _net),
+    "recipes": (names(), recipes.recipe),
 }

@@ -1,0 +1,116 @@
+"""`hatrack bench`: methods × engines × cohort sizes in one interleaved run, beside the published way and the floor.
+
+    × published   how many times faster than the authors' way of doing HAT's step (benchmarks/published.py)
+    × plain SGD   time over that of plain SGD under the same engine, precision and cohort size
+    × floor       time over the least that the step's bytes and operations take on this device (floor.py)
+
+All methods but plain SGD stand in their second task, where locks, penalties and masks are at work.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from hatrack.bench.floor import floor_milliseconds
+from hatrack.bench.sides import BATCH, Case, cohort
+from hatrack.bench.timing import interleave, machine, repeated
+from hatrack.errors import unknown
+from hatrack.learn.learner import pick_device
+from hatrack.methods import METHODS
+
+COMPARED = ("sgd", "hat", "spg", "ewc", "pmask")
+PUBLISHED = Path(__file__).parents[3] / "benchmarks" / "published.py"
+RATE = 1e-4  # too small to leave the neighbourhood of the start: all sides stay at ordinary numbers
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table to be measured."""
+
+    method: str
+    engine: str
+    precision: str
+    members: int
+
+    @property
+    def plain(self) -> Row:
+        """The line that this one is compared with."""
+        return Row("sgd", self.engine, self.precision, self.members)
+
+    def case(self) -> Case:
+        """Return what is to be timed."""
+        kind = METHODS[self.method]
+        return Case(lambda: kind(lr=RATE), 0 if self.method == "sgd" else 1, self.engine, self.precision)
+
+    def __str__(self) -> str:
+        seeds = "1 seed" if self.members == 1 else f"{self.members} seeds"
+        return f"{self.method:<8}{self.engine:<10}{self.precision:<9}{seeds:<8}"
+
+
+def rows(device: torch.device, methods: Sequence[str], engines: Sequence[str] | None) -> list[Row]:
+    """Return the lines that make sense on a device: graphs, cohorts and bf16 on CUDA only."""
+    for method in methods:
+        if method not in METHODS:
+            raise unknown("method", method, METHODS)
+    cuda = device.type == "cuda"
+    kinds = engines or (("eager", "graph", "compiled") if cuda else ("eager", "compiled"))
+    listed = [Row(m, e, "tf32" if cuda else "float32", 1) for e in kinds for m in dict.fromkeys(("sgd", *methods))]
+    if cuda:
+        fast = [engine for engine in kinds if engine != "eager"]
+        listed += [Row(m, e, "bf16", 1) for e in fast for m in ("sgd", "hat")]
+        listed += [Row(m, e, p, 8) for e in fast for p in ("tf32", "bf16") for m in ("sgd", "hat")]
+        listed += [Row("hat", fast[-1], "tf32", n) for n in (2, 4)] if fast else []
+    return listed
+
+
+def speed_table(
+    device: str = "auto", methods: Sequence[str] = COMPARED, engines: Sequence[str] | None = None, rounds: int = 9
+) -> str:
+    """Measure and return the table as text."""
+    where = pick_device(device)
+    steps = 2 if where.type == "cpu" else 100
+    listed = rows(where, methods, engines)
+    published = published_step(where)
+    sides: dict[str, tuple[Callable[[], None], int]] = {}
+    if published is not None:
+        sides["published"] = (repeated(published, steps), steps)
+    for row in listed:
+        sides[str(row)] = (cohort(row.case(), where, steps, row.members), steps * row.members)
+    timings = {t.side: t for t in interleave(sides, rounds, where, warm=4)}
+    floors = {precision: floor_milliseconds(where, precision) for precision in {row.precision for row in listed}}
+    head = f"AlexNet-like net, batch {BATCH}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"
+    lines = [head, f"{'':<35}{'ms a step':>11}{'× published':>13}{'× plain SGD':>13}{'× floor':>9}"]
+    base = None
+    if published is None:
+        lines.append(f"(no {PUBLISHED.name} here: it is part of the source tree, not of the package)")
+    else:
+        base = timings["published"].milliseconds
+        lines.append(
+            f"{'published way (HAT)':<35}{base:>11.3f}{1:>13.1f}{'':>13}{base / floors[listed[0].precision]:>9.1f}"
+        )
+    for row in listed:
+        took = timings[str(row)].milliseconds
+        faster = "" if base is None else f"{base / took:.1f}"
+        plain = timings[str(row.plain)].milliseconds if str(row.plain) in timings else None
+        slower = "" if plain is None else f"{took / plain:.2f}"
+        lines.append(f"{row!s:<35}{took:>11.3f}{faster:>13}{slower:>13}{took / floors[row.precision]:>9.1f}")
+    lines.append("floor: " + ", ".join(f"{p} {ms:.4f} ms" for p, ms in sorted(floors.items())))
+    return "\n".join(lines)
+
+
+def published_step(device: torch.device) -> Callable[[], None] | None:
+    """Return a step of the published way on its second task, where its restatement is at hand."""
+    if not PUBLISHED.exists():
+        return None
+    found = importlib.util.spec_from_file_location("published", PUBLISHED)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    step: Callable[[], None] = module.ready(device, finished=1)
+    return step

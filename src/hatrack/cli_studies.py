@@ -1,0 +1,135 @@
+"""The commands over many runs: `hatrack study` and `hatrack tune`. Parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hatrack.errors import HatrackError
+
+if TYPE_CHECKING:
+    from hatrack.studies.engine import Engine
+
+Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Other seeds than the file's.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for every run; repeatable.")
+]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")]
+Data = Annotated[str | None, typer.Option(help="Folder with the data sets.")]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="Runs side by side. [default: one a core, or a GPU]")]
+
+
+def study(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.toml|NAME", help="See: hatrack list recipes.", show_default=False)
+    ],
+    seeds: Seeds = None,
+    methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods of the file.")] = None,
+    settings: Settings = None,
+    workers: Workers = None,
+    engine: Annotated[str, typer.Option(help="local (processes on this machine) or ray.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster. [default: one on this machine]")] = None,
+    device: Device = None,
+    data: Data = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study. [default: studies/NAME]")] = None,
+    references: Annotated[
+        Path | None, typer.Option(help="Folder of the runs that studies share. [default: references/ beside it]")
+    ] = None,
+) -> None:
+    """Run methods × seeds × benchmarks, and set them beside the paper's figures.
+
+    The same command goes on with a study that was stopped, and repeats no finished run.
+    """
+    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.values import parse
+    from hatrack.show.study import StudyProgress
+    from hatrack.studies.carry import Machine, carry_out
+    from hatrack.studies.recipes import find
+    from hatrack.studies.report import write
+    from hatrack.studies.text import summary
+
+    chosen = find(file).with_settings(dict(parse(word) for word in settings or []))
+    chosen = chosen.narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
+    folder = out if out is not None else Path("studies") / chosen.name
+    shared = references if references is not None else folder.absolute().parent / "references"
+    runner = _engine(engine, address, workers)
+    try:
+        outcome = carry_out(chosen, folder, shared, Machine(device, data, tensorboard), runner, StudyProgress())
+    except KeyboardInterrupt:
+        raise typer.Exit(_stopped()) from None
+    write(outcome, folder)
+    print(f"\n{summary(outcome, folder)}")
+    if outcome.reasons:
+        raise typer.Exit(1)
+
+
+def tune(
+    method: Annotated[str, typer.Option(help="See: hatrack list methods.")] = "hat",
+    benchmark: Annotated[str, typer.Option(help="See: hatrack list benchmarks.")] = "split-digits",
+    net: Annotated[str | None, typer.Option(help="See: hatrack list nets. [default: the benchmark's]")] = None,
+    seeds: Annotated[str, typer.Option(metavar="0-4", help="A trial's figure is the mean over these.")] = "0-2",
+    trials: Annotated[int, typer.Option(metavar="N", min=1, help="How many settings to try in all.")] = 50,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
+    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Samples a step. [default: 64]")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Trials side by side. [default: as study]")] = None,
+    device: Device = None,
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="Folder. [default: studies/tune-METHOD-BENCHMARK]")] = None,
+) -> None:
+    """Search a method's settings by validation accuracy; the test sets stay untouched.
+
+    Writes best.toml, which `hatrack study` takes. The same command goes on with a search that was stopped.
+    """
+    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.values import parse
+    from hatrack.show.tune import TuneProgress, listed
+    from hatrack.studies.tune import Search
+    from hatrack.studies.tune import tune as carry_out
+
+    given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
+    given |= {"device": device, "data": data}
+    fixed = dict(parse(word) for word in settings or [])
+    folder = out if out is not None else Path("studies") / f"tune-{method}-{benchmark}"
+    try:
+        best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
+    except KeyboardInterrupt:
+        raise typer.Exit(_stopped()) from None
+    print(f"\nbest validation accuracy {best.value:.4f} with {listed(best.settings)}")
+    print(f"to test it: hatrack study {best.file}")
+
+
+def _stopped() -> int:
+    print("hatrack: stopped; the same command goes on.", file=sys.stderr)
+    return 130
+
+
+def _engine(name: str, address: str | None, workers: int | None) -> Engine:
+    if name == "ray":
+        from hatrack.studies.ray_engine import Ray
+
+        return Ray(address, workers)
+    if name != "local":
+        raise HatrackError(f"unknown engine {name!r}; accepted: local, ray.")
+    if address is not None:
+        raise HatrackError(f"--address {address} is that of a Ray cluster; give --engine ray with it.")
+    from hatrack.studies.engine import Local
+
+    return Local(workers)
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(study)
+    app.command()(tune)

@@ -1,0 +1,61 @@
+"""A cohort: several learners on one device at once, each with its own stream, graphs and random numbers.
+
+A small network leaves most of a GPU idle, and processes that share one take turns on it. Here one process gives every
+learner its turn: a turn submits a few steps to the learner's own stream and returns before they are done, so that the
+device works on all streams together. A turn sees the random numbers of its own learner only, so that each ends where
+it would have ended alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+
+class Lane:
+    """A stream and random numbers of its own, in force inside the context."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._numbers = torch.get_rng_state()
+        self._stream: torch.cuda.Stream | None = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+            self._generator = torch.cuda.default_generators[self._stream.device_index]
+            self._state = self._generator.clone_state()
+
+    def __enter__(self) -> None:
+        self._outer_numbers = torch.get_rng_state()
+        torch.set_rng_state(self._numbers)
+        if self._stream is not None:
+            # A recorded step remembers which state it draws from, so that swapping states keeps runs apart.
+            self._outer_state = self._generator.graphsafe_get_state()
+            self._generator.graphsafe_set_state(self._state)
+            self._outer_stream = torch.cuda.current_stream(self._stream.device)
+            torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        self._numbers = torch.get_rng_state()
+        torch.set_rng_state(self._outer_numbers)
+        if self._stream is not None:
+            self._generator.graphsafe_set_state(self._outer_state)
+            torch.cuda.set_stream(self._outer_stream)
+
+
+def together(members: Sequence[Iterator[None]], device: torch.device) -> list[Exception | None]:
+    """Give every member its turns until all are done; return what stopped each, None where nothing did."""
+    outcomes: list[Exception | None] = [None] * len(members)
+    lanes = [Lane(device) for _ in members]
+    active = list(range(len(members)))
+    while active:
+        for i in list(active):
+            with lanes[i]:
+                try:
+                    next(members[i])
+                except StopIteration:
+                    active.remove(i)
+                except Exception as error:
+                    outcomes[i] = error
+                    active.remove(i)
+    return outcomes

@@ -1,0 +1,201 @@
+"""Engines: how the steps of an epoch are carried out.
+
+eager     one operation after the other, as written
+compiled  loss, backward, gradient edits and clip in one piece of generated code (see compiled.py); on a CUDA device
+          the step around it is a CUDA graph as well
+graph     the whole step as one CUDA graph: gather, forward, loss, backward, edits, lock, clip, optimiser, clamp,
+          running statistics, and the clock that s is taken from, which the graph itself advances
+
+All three do the same arithmetic. What an engine cannot do falls back to the next simpler one, with one line of why.
+An epoch is a generator that pauses every few steps, so that several runs can share a device (see cohort.py).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+from torch.optim import LBFGS, SGD, Optimizer
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.errors import HatrackError, HatrackWarning, unknown
+from hatrack.learn.compiled import Compiled
+from hatrack.learn.parallel import crew
+from hatrack.learn.step import Stepper
+
+ENGINES = ("auto", "eager", "compiled", "graph")
+PAUSE = 32  # steps between two pauses: enough to keep a device busy while other runs have their turn
+WARM = 3  # steps done one by one first: they bring to life what is made lazily (optimiser state, kernels' choices)
+
+
+class EngineWarning(HatrackWarning):
+    """The engine that was asked for cannot do this; a simpler one takes over."""
+
+
+def resolve_engine(name: str, device: torch.device) -> str:
+    """Return the engine for a name and a device; "auto": graph on CUDA, else eager."""
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES)
+    if name == "auto":
+        return "graph" if device.type == "cuda" and crew() is None else "eager"
+    if name == "graph" and device.type != "cuda":
+        raise HatrackError(f"engine 'graph' needs a CUDA device, got {device}; use 'auto', 'eager' or 'compiled'.")
+    return name
+
+
+class Engine:
+    """Carries out epochs of one phase; `name` is eager, compiled or graph."""
+
+    def __init__(self, name: str, stepper: Stepper, feed: Feed, size: int) -> None:
+        self.stepper, self.feed, self.size = stepper, feed, size
+        self.steps = feed.steps(size)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._compiled: dict[int, Compiled] = {}
+        self._lock = stepper.method.lock
+        self.name = name
+        cuda = stepper.method.model.device.type == "cuda"
+        why = unfit(stepper.optimizer, feed, cuda) if name != "eager" else None
+        if why is not None:
+            self._fall_back("eager", why)
+        self._recorded = cuda and self.name != "eager"
+        if self.name != "eager":
+            self._lay_out(cuda)
+
+    def _lay_out(self, cuda: bool) -> None:
+        """Make the tensors that every epoch is read from."""
+        device = self.stepper.method.model.device
+        self._order = torch.zeros(len(self.feed), dtype=torch.long, device=device)
+        self._within = torch.arange(self.size, device=device)
+        self._done: Counter[int] = Counter()  # steps so far, by batch size
+        self._stream = torch.cuda.Stream(device) if cuda else None
+        for group in self.stepper.optimizer.param_groups:
+            if "capturable" in group and cuda:
+                group["capturable"] = True  # its step count must live on the device
+
+    def epoch(self, generator: torch.Generator) -> Iterator[None]:
+        """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
+        self.stepper.begin_epoch(self.steps)
+        if self._lock is not self.stepper.method.lock:  # what was recorded holds on to the old one
+            self._lock = self.stepper.method.lock
+            self._graphs.clear()
+            self._compiled.clear()
+        if self.name == "eager":
+            for done, batch in enumerate(self.feed.batches(self.size, generator), start=1):
+                self.stepper.step(batch)
+                self.stepper.method.clock.advance()
+                if done % PAUSE == 0 or done == self.steps:
+                    yield
+            self.stepper.end_epoch()
+            return
+        self._order.copy_(self.feed.order(generator))
+        for start in range(0, self.steps, PAUSE):
+            with _On(self._stream):
+                for step in range(start, min(start + PAUSE, self.steps)):
+                    self._one(min(self.size, len(self.feed) - step * self.size))
+            yield
+
+    def set_lr(self, ratio: float) -> None:
+        """Change the learning rate; graphs hold it as a number and are recorded anew."""
+        if ratio != 1:
+            self.stepper.set_lr(ratio)
+            self._graphs.clear()
+
+    # ---- one step
+
+    def _one(self, count: int) -> None:
+        graph = self._graphs.get(count)
+        if graph is None and self._recorded and self._done[count] >= WARM + (self.name == "compiled"):
+            graph = self._record(count)
+        if graph is not None:
+            graph.replay()
+        else:
+            self._step(count)
+        self._done[count] += 1
+
+    def _step(self, count: int) -> None:
+        if self.name != "compiled" or count < self.size or self._done[count] < WARM - 1:
+            self.stepper.step(self._batch(count))
+        else:
+            self._compiled_step(count)
+        self.stepper.method.clock.advance()
+
+    def _batch(self, count: int) -> Batch:
+        """Gather the batch that the clock points at."""
+        rows = self.stepper.method.clock.step * self.size + self._within[:count]
+        return self.feed.gather(self._order.index_select(0, rows))
+
+    def _compiled_step(self, count: int) -> None:
+        known = self._compiled.get(count)
+        try:
+            if known is None:
+                self._compiled[count], loss = Compiled.trace(self.stepper, lambda: self._batch(count))
+            else:
+                loss = known()
+        except Exception as error:  # whatever the compiler stumbles over, the step can be done without it
+            why = f"its step cannot be compiled ({type(error).__name__}: {_line(error)})"
+            self._fall_back("graph" if self._recorded else "eager", why)
+            loss = self.stepper.evaluate(self._batch(count))
+        self.stepper.move(loss)
+
+    def _record(self, count: int) -> torch.cuda.CUDAGraph | None:
+        """Record a step on the current stream without running it."""
+        graph = torch.cuda.CUDAGraph()
+        try:
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._step(count)
+            finally:
+                graph.capture_end()
+        except Exception as error:
+            self._recorded = False
+            self._say(f"{self.stepper.method.name}'s step cannot be recorded as a CUDA graph ({_line(error)})", "eager")
+            return None
+        self._graphs[count] = graph
+        return graph
+
+    # ---- when an engine cannot do it
+
+    def _fall_back(self, name: str, why: str) -> None:
+        self._say(f"engine {self.name!r} cannot be used for {self.stepper.method.name}: {why}", name)
+        self.name = name
+
+    def _say(self, what: str, instead: str) -> None:
+        warnings.warn(f"{what}; going on with {instead!r}.", EngineWarning, stacklevel=2)
+
+
+def unfit(optimizer: Optimizer, feed: Feed, cuda: bool) -> str | None:
+    """Say why steps with this optimiser on these data cannot be recorded, or None."""
+    if crew() is not None:
+        return "several processes work on it"
+    if not feed.resident:
+        return "its samples come from a Dataset, batch by batch"
+    if isinstance(optimizer, LBFGS):
+        return "LBFGS evaluates the loss as often as its line search likes"
+    if not cuda or type(optimizer) is SGD or all("capturable" in group for group in optimizer.param_groups):
+        return None
+    return f"{type(optimizer).__name__} keeps numbers on the host"
+
+
+class _On:
+    """Work on `stream` behind what is under way on the current one, and hand back to it; nothing without one."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._outer = torch.cuda.current_stream(self._stream.device)
+            self._stream.wait_stream(self._outer)
+            torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            torch.cuda.set_stream(self._outer)
+            self._outer.wait_stream(self._stream)
+
+
+def _line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:200] if text else type(error).__name__

@@ -1,0 +1,95 @@
+"""Several processes for one run, started by torchrun: each computes its share of every batch.
+
+    gradient  Σ_r (n_r/n)·g_r, with n_r of the n samples of a batch on process r: that of the whole batch
+    the rest  (edits, lock, clip, update, schedule, masks) is done by every process on the same numbers, so that all
+              of them hold the same network, bit for bit
+
+The gradients are summed in one piece after the backward pass. torch's DistributedDataParallel is not used: it wants to
+own the forward pass, which here belongs to the method (gates, swapped weights, several heads).
+
+Random numbers are the same in all processes, because a method may draw weights or samples of its memory; dropout then
+closes the same units for the first samples of every share. Batch norm normalises by the share that it sees, as is
+usual; running statistics are averaged when an epoch ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, distributed
+
+from hatrack.data.feed import Batch
+from hatrack.errors import HatrackError
+
+
+class Crew(NamedTuple):
+    """This process's place among those that work on the run."""
+
+    rank: int
+    size: int
+
+    def part(self, batch: Batch) -> tuple[Batch, float]:
+        """Return this process's share of a batch and its weight; a process that gets nothing repeats one sample."""
+        count = len(batch.y)
+        own = slice(self.rank, None, self.size) if self.rank < count else slice(0, 1)
+        share = Batch(*(None if field is None else field[own] for field in batch))  # type: ignore[arg-type]
+        return share, len(share.y) / count if self.rank < count else 0.0
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Add up tensors over all processes, in place."""
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        distributed.all_reduce(flat)
+        for tensor, summed in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(summed.view_as(tensor))
+
+    @torch.no_grad()
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Make tensors the mean over all processes, in place."""
+        moving = [t for t in tensors if t.is_floating_point()]
+        if moving:
+            self.sum(moving)
+            for tensor in moving:
+                tensor.div_(self.size)
+
+    def wait(self) -> None:
+        """Wait for all others to come here."""
+        distributed.barrier()
+
+
+def crew() -> Crew | None:
+    """Return this process's place, or None where it works alone."""
+    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() == 1:
+        return None
+    return Crew(distributed.get_rank(), distributed.get_world_size())
+
+
+def launched() -> bool:
+    """Return whether torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "MASTER_ADDR" in os.environ
+
+
+def join(device: str | None) -> str:
+    """Join the processes that torchrun started; return the device for this one ("auto": its own GPU, else the CPU)."""
+    kind = torch.device(device or "auto").type if device not in (None, "auto") else None
+    cuda = torch.cuda.is_available() if kind is None else kind == "cuda"
+    place = "cpu"
+    if cuda:
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if local >= torch.cuda.device_count():
+            raise HatrackError(
+                f"torchrun started {local + 1} or more processes here, but there are {torch.cuda.device_count()} "
+                f"GPUs; use --nproc-per-node {torch.cuda.device_count()}."
+            )
+        torch.cuda.set_device(local)
+        place = f"cuda:{local}"
+    distributed.init_process_group("nccl" if cuda else "gloo")
+    return place
+
+
+def leave() -> None:
+    """Part from the other processes, if there are any."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()

@@ -1,0 +1,70 @@
+"""Several runs that differ in their seed, carried out together on one device (see hatrack.learn.cohort).
+
+Each has a folder of its own and is an ordinary run: it can be resumed, verified and reported by itself, and its
+result is the one it would have had alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from hatrack.errors import HatrackError
+from hatrack.learn.cohort import together
+from hatrack.learn.fit import Epoch
+from hatrack.runs.folder import Folder
+from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.runner import executing
+from hatrack.runs.setup import Setup
+from hatrack.runs.tensorboard import with_events
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read "0-7", "0,3,5" or a mixture."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
+            raise HatrackError(f"--seeds takes numbers and ranges such as 0-7 or 0,3,5; got {text!r}.")
+        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+    twice = [seed for seed in seeds if seeds.count(seed) > 1]
+    if twice:
+        raise HatrackError(f"--seeds names seed {twice[0]} twice: {text!r}.")
+    return seeds
+
+
+def execute_together(
+    setups: Sequence[Setup], folders: Sequence[Folder], listener: Listener, events: bool = False
+) -> list[dict[str, Any] | Exception]:
+    """Carry out all runs; return each one's result, or what stopped it. `events`: also for TensorBoard."""
+    results: dict[int, dict[str, Any]] = {}
+
+    def member(i: int, run: Generator[None, None, dict[str, Any]]) -> Iterator[None]:
+        results[i] = yield from run
+
+    runs = [
+        member(i, executing(setup, folder, with_events(_Named(listener, f"seed {setup.spec.seed}, "), events)))
+        for i, (setup, folder) in enumerate(zip(setups, folders, strict=True))
+    ]
+    stopped = together(runs, torch.device(setups[0].spec.device))
+    return [results[i] if error is None else error for i, error in enumerate(stopped)]
+
+
+class _Named:
+    """Passes on what happens with the run's name before the task's; epochs are left out, there are too many."""
+
+    def __init__(self, listener: Listener, name: str) -> None:
+        self._listener, self._name = listener, name
+
+    def planned(self, plan: Plan) -> None:
+        self._listener.planned(plan)
+
+    def epoch(self, epoch: Epoch) -> None:
+        pass
+
+    def learned(self, outcome: Outcome) -> None:
+        named = Outcome(**{**vars(outcome), "name": self._name + outcome.name})
+        self._listener.learned(named)

@@ -1,0 +1,34 @@
+"""Progress of a search: a line for each trial that is over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+class TuneProgress:
+    """A teller that prints plain lines."""
+
+    def __init__(self) -> None:
+        self._best: float | None = None
+
+    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+        """Print the trial's figure and settings."""
+        place = f"[{done}/{trials}] trial {number}"
+        if value is None:
+            print(f"{place}: given up, below the median; {listed(params)}", flush=True)
+            return
+        better = self._best is None or value > self._best
+        self._best = value if better else self._best
+        print(f"{place}: {value:.4f}{' (best so far)' if better else ''}; {listed(params)}", flush=True)
+
+    def failed(self, number: int, reason: str) -> None:
+        """Print why a trial failed."""
+        print(f"hatrack: trial {number} failed: {reason}", file=sys.stderr, flush=True)
+
+
+def listed(settings: Mapping[str, Any]) -> str:
+    """Return settings as --set takes them, numbers cut to four digits."""
+    shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in settings.items()}
+    return ", ".join(f"{key}={value}" for key, value in shown.items())

@@ -1,0 +1,94 @@
+"""Carry a study out: what is not finished goes to the engine; whatever comes of it, the report is written.
+
+Nothing but the run folders remembers what is done, so that a study killed at any moment goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from hatrack import atomic
+from hatrack.runs.folder import lock
+from hatrack.studies.engine import Engine
+from hatrack.studies.file import Study
+from hatrack.studies.findings import Finding, gather
+from hatrack.studies.job import Job
+from hatrack.studies.plan import Places, Plan, plan
+
+
+class Watcher(Protocol):
+    """Hears how a study goes: planned once, then for each run said (many) and over."""
+
+    def planned(self, todo: int, finished: int) -> None:
+        """Note how many runs are to be done, and how many were finished before."""
+
+    def said(self, job: Job, message: Any) -> None:
+        """Note what a run says of itself: a `job.Step`, or a line of text."""
+
+    def over(self, job: Job, reason: str | None) -> None:
+        """Note that a run has ended; `reason` says why, if badly."""
+
+    def notice(self, line: str) -> None:
+        """Note a line that concerns no single run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All findings of a study, and why runs failed (references among them), by folder."""
+
+    study: Study
+    findings: list[Finding]
+    reasons: dict[Path, str]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how the runs are carried out."""
+
+    device: str | None = None
+    data: str | None = None
+    tensorboard: bool = False
+
+
+def carry_out(study: Study, out: Path, references: Path, machine: Machine, engine: Engine, watcher: Watcher) -> Outcome:
+    """Do what is left of a study in its folder `out`."""
+    # Absolute, since workers may run elsewhere.
+    places = Places(out.absolute() / "runs", references.absolute())
+    planned = plan(study, places, machine.device, machine.data)
+    places.runs.mkdir(parents=True, exist_ok=True)
+    held = lock(out)
+    try:
+        for draft in places.runs.glob(".*.tmp"):
+            shutil.rmtree(draft)  # a killed process was making it
+        atomic.write(out / "study.toml", study.text)
+        reasons = _work(planned, out, machine, engine, watcher)
+        return Outcome(study, gather(planned, places.runs, reasons, watcher.notice), reasons)
+    finally:
+        os.close(held)
+
+
+def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
+    """Carry out the runs that are not finished; return why some of them failed."""
+    jobs = [Job(path, spec, machine.tensorboard) for path, spec in planned.work().items()]
+    todo = [job for job in jobs if not job.done]
+    watcher.planned(len(todo), len(jobs) - len(todo))
+    reasons: dict[Path, str] = {}
+    for over in engine.run(todo, watcher.said) if todo else ():
+        _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
+        if over.reason is not None:
+            reasons[over.item.path] = over.reason
+        watcher.over(over.item, over.reason)
+    return reasons
+
+
+def _keep_trace(file: Path, trace: str) -> None:
+    """Leave behind where in the code a run failed; one that went well removes what an earlier try left."""
+    if trace:
+        file.parent.mkdir(exist_ok=True)
+        atomic.write(file, trace)
+    else:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+"""The study's table as CSV and LaTeX, and all its runs as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hatrack.report.parts import DASH
+from hatrack.studies.carry import Outcome
+from hatrack.studies.measures import Measure
+from hatrack.studies.table import MEMORY, SECONDS, Cell, Table
+from hatrack.studies.words import number
+
+
+def table_csv(made: Sequence[Table]) -> str:
+    """Return a line a benchmark, method and measure, at full precision."""
+    heads = "benchmark method measure seeds mean std half95 paper_mean paper_std band_low band_high verdict".split()
+    lines = []
+    for table, row, measure in ((t, r, m) for t in made for r in t.rows for m in t.measures):
+        cell = row.cells[measure.text]
+        half, figure = (cell.interval.half if cell.interval else None), cell.figure
+        paper = [None] * 4 if figure is None else [figure.mean, figure.std, figure.low, figure.high]
+        own = [len(cell.values), cell.mean, cell.std, half]
+        lines.append([table.benchmark, row.label, measure.text, *own, *paper, cell.verdict])
+    return _csv(heads, lines)
+
+
+def runs_csv(outcome: Outcome, folder: Path) -> str:
+    """Return a line a run: what it is, its measures, where its folder is from `folder`, and why it failed, if so."""
+    measures = [*outcome.study.measures, *(m for m in (SECONDS, MEMORY) if m not in outcome.study.measures)]
+    lines = []
+    for found in outcome.findings:
+        run = found.run
+        device = found.result["device"] if found.result else None
+        values = [found.value(m) for m in measures]
+        where = os.path.relpath(run.path, folder)
+        lines.append([run.benchmark, run.method, run.spec.seed, *values, device, where, found.reason])
+    return _csv(["benchmark", "method", "seed", *(m.text for m in measures), "device", "folder", "reason"], lines)
+
+
+def _csv(heads: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def latex(made: Sequence[Table], title: str) -> str:
+    """Return one tabular a benchmark: ours as mean ± std, the paper's beside it; needs no package."""
+    return "\n".join([f"% {title}", *(_tabular(table) for table in made)]) + "\n"
+
+
+def _tabular(table: Table) -> str:
+    compared = [m for m in table.measures if any(row.cells[m.text].figure for row in table.rows)]
+    heads = [_plain(table.benchmark)]
+    for measure in table.measures:
+        heads += [_plain(measure.text), "paper"] if measure in compared else [_plain(measure.text)]
+    lines = []
+    for row in table.rows:
+        cells = [_plain(row.label)]
+        for measure in table.measures:
+            cell = row.cells[measure.text]
+            cells.append(_ours(cell, measure))
+            cells += [_theirs(cell)] if measure in compared else []
+        lines.append(" & ".join(cells) + r" \\")
+    body = "\n".join([" & ".join(heads) + r" \\", r"\hline", *lines])
+    columns = "l" + "r" * (len(heads) - 1)
+    return f"\\begin{{tabular}}{{{columns}}}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
+
+
+def _ours(cell: Cell, measure: Measure) -> str:
+    if cell.mean is None:
+        return "--"
+    if not measure.share:
+        return _plain(number(cell.mean, measure))
+    text = f"${cell.mean:.3f}$" if cell.std is None else f"${cell.mean:.3f} \\pm {cell.std:.3f}$"
+    return text if cell.verdict in ("", "within") else f"{text} ({cell.verdict})"
+
+
+def _theirs(cell: Cell) -> str:
+    return "--" if cell.figure is None else f"${str(cell.figure).replace('±', chr(92) + 'pm')}$"
+
+
+def _plain(text: str) -> str:
+    """Return text that LaTeX takes as it stands."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", DASH: "--"}
+    special |= {"−": "$-$", "ρ": r"$\rho$", "≤": r"$\leq$", "×": r"$\times$"}
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)

@@ -1,0 +1,220 @@
+"""The study file: which methods, benchmarks and seeds, with which settings, and the paper's figures.
+
+    title, source, notes   text; what it is, where the figures come from, what is different here
+    seeds, methods, benchmarks, measures      lists; a method or benchmark is named, or has a label and a table below
+    [shared]               keys of `hatrack run` and settings of --set for every run
+    [benchmark.LABEL]      use = NAME (else the label is the name), settings on this benchmark
+    [method.LABEL]         use = NAME, settings; [method.LABEL.on.BENCHMARK] on one benchmark only;
+                           [method.LABEL.grid] lists of values: the method is run at every combination
+    [paper]                within = least half width of a band; [paper.MEASURE.BENCHMARK] LABEL = mean or [mean, std]
+
+What stands further down wins: shared, benchmark, method, method on a benchmark, grid.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.errors import HatrackError, unknown
+from hatrack.methods import METHODS
+from hatrack.studies.figures import Figure, figure
+from hatrack.studies.measures import Measure, measure
+
+_LISTS = ("seeds", "methods", "benchmarks", "measures")
+_TOP = ("title", "source", "notes", *_LISTS, "shared", "benchmark", "method", "paper")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method or a benchmark of a study under its label; `point` and `family` where it comes from a grid."""
+
+    label: str
+    name: str
+    settings: Mapping[str, Any]
+    on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    point: Mapping[str, Any] = field(default_factory=dict)
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file says it; `figures` by measure, benchmark and method, each by its label."""
+
+    name: str
+    text: str
+    title: str
+    source: str
+    notes: str
+    seeds: list[int]
+    methods: list[Entry]
+    benchmarks: list[Entry]
+    measures: list[Measure]
+    shared: Mapping[str, Any]
+    figures: Mapping[tuple[str, str, str], Figure]
+    changes: tuple[str, ...] = ()  # what the command changed of the file, in words
+
+    def narrowed(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> Study:
+        """Return the study with some of its methods only (a label, or the family of a grid), or on other seeds."""
+        kept, changes = self.methods, self.changes
+        if methods:
+            changes += (f"only {', '.join(methods)}",)
+            labels = [name for m in self.methods for name in (m.label, m.family) if name]
+            for label in methods:
+                if label not in labels:
+                    raise unknown(f"method of study {self.name!r}", label, set(labels))
+            kept = [m for m in self.methods if m.label in methods or m.family in methods]
+        if seeds and list(seeds) != self.seeds:
+            changes += (f"seeds {', '.join(map(str, seeds))}",)
+        gone = {m.label for m in self.methods if m not in kept}
+        figures = {key: figure for key, figure in self.figures.items() if key[2] not in gone}
+        return replace(self, methods=kept, seeds=list(seeds) if seeds else self.seeds, figures=figures, changes=changes)
+
+    def with_settings(self, sets: Mapping[str, Any]) -> Study:
+        """Return the study with further shared settings, in place of those of the file."""
+        changes = tuple(f"{key} = {value}" for key, value in sets.items())
+        return replace(self, shared={**self.shared, **sets}, changes=self.changes + changes)
+
+
+def read(path: Path) -> Study:
+    """Read and check a study file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise HatrackError(f"the study file {str(path)!r} cannot be read ({error.strerror}).") from None
+    return parse(text, path.stem)
+
+
+def parse(text: str, name: str) -> Study:
+    """Return the study that a text describes."""
+    try:
+        return _study(tomllib.loads(text), text, name)
+    except (tomllib.TOMLDecodeError, HatrackError) as error:
+        raise HatrackError(f"study {name!r}: {error}") from None
+
+
+def _study(document: Mapping[str, Any], text: str, name: str) -> Study:
+    for key in document:
+        if key not in _TOP:
+            raise unknown("key", key, _TOP)
+    benchmarks = [
+        Entry(label, _named("benchmark", label, table, BENCHMARKS), _without(table, "use"))
+        for label, table in _labelled(document, "benchmark").items()
+    ]
+    methods = [m for label, table in _labelled(document, "method").items() for m in _method(label, table, benchmarks)]
+    shared = document.get("shared", {})
+    _table("shared", shared)
+    for key in ("method", "benchmark", "seed"):
+        if key in shared:
+            raise HatrackError(f"shared cannot hold {key!r}; list it in {key}s.")
+    return Study(
+        name=name,
+        text=text,
+        title=_words(document, "title") or name,
+        source=_words(document, "source"),
+        notes=_words(document, "notes"),
+        seeds=_seeds(document.get("seeds", [0])),
+        methods=methods,
+        benchmarks=benchmarks,
+        measures=[measure(m) for m in _names(document, "measures", ["acc", "forgetting"])],
+        shared=shared,
+        figures=_figures(document.get("paper", {}), [b.label for b in benchmarks]),
+    )
+
+
+def _labelled(document: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """Return the listed labels, each with its table (empty where it has none)."""
+    labels = _names(document, f"{kind}s", None)
+    tables = document.get(kind, {})
+    _table(kind, tables)
+    for label in tables:
+        if label not in labels:
+            raise HatrackError(f"[{kind}.{label}] is described but not listed in {kind}s = {labels}.")
+        _table(f"{kind}.{label}", tables[label])
+    return {label: tables.get(label, {}) for label in labels}
+
+
+def _method(label: str, table: Mapping[str, Any], benchmarks: Sequence[Entry]) -> list[Entry]:
+    on, grid = table.get("on", {}), table.get("grid", {})
+    for part, value in (("on", on), ("grid", grid)):
+        _table(f"method.{label}.{part}", value)
+    for where in on:
+        if where not in [b.label for b in benchmarks]:
+            raise unknown("benchmark of this study", where, [b.label for b in benchmarks])
+        _table(f"method.{label}.on.{where}", on[where])
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise HatrackError(f"method.{label}.grid: {key} must be a list of values, got {values!r}.")
+    plain = Entry(label, _named("method", label, table, METHODS), _without(table, "use", "on", "grid"), on)
+    if not grid:
+        return [plain]
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return [replace(plain, label=f"{label} {_said(p)}", point=p, family=label) for p in points]
+
+
+def _said(point: Mapping[str, Any]) -> str:
+    shown = {key: f"{value:g}" if isinstance(value, float) else value for key, value in point.items()}
+    return " ".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str], Figure]:
+    """Read [paper]; a label that is not among the methods is a row of the paper's alone."""
+    _table("paper", paper)
+    within = paper.get("within", 0.0)
+    if isinstance(within, bool) or not isinstance(within, int | float) or within < 0:
+        raise HatrackError(f"paper.within must be a number of at least 0, got {within!r}.")
+    found = {}
+    for name, by_benchmark in _without(paper, "within").items():
+        _table(f"paper.{name}", by_benchmark)
+        for where, by_method in by_benchmark.items():
+            if where not in benchmarks:
+                raise unknown(f"benchmark in paper.{name}", where, benchmarks)
+            _table(f"paper.{name}.{where}", by_method)
+            for label, given in by_method.items():
+                place = f"paper.{name}.{where}.{label}"
+                found[measure(name).text, where, label] = figure(given, float(within), place)
+    return found
+
+
+def _named(kind: str, label: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    name = table.get("use", label)
+    if name not in known:
+        raise unknown(f"{kind} of {label!r}" if "use" in table else kind, str(name), known)
+    return str(name)
+
+
+def _names(document: Mapping[str, Any], key: str, default: list[str] | None) -> list[str]:
+    given = document.get(key, default)
+    if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
+        raise HatrackError(f"{key} must be a list of one name or more, got {given!r}.")
+    if len(set(given)) < len(given):
+        raise HatrackError(f"{key} holds a name twice: {given}; give each a label of its own (use = NAME).")
+    return given
+
+
+def _seeds(given: Any) -> list[int]:
+    whole = isinstance(given, list) and given and all(isinstance(s, int) and not isinstance(s, bool) for s in given)
+    if not whole or min(given) < 0 or len(set(given)) < len(given):
+        raise HatrackError(f"seeds must be a list of different whole numbers of at least 0, got {given!r}.")
+    return list(given)
+
+
+def _words(document: Mapping[str, Any], key: str) -> str:
+    given = document.get(key, "")
+    if not isinstance(given, str):
+        raise HatrackError(f"{key} must be text, got {given!r}.")
+    return " ".join(given.split())  # a long text may be broken into lines
+
+
+def _table(name: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise HatrackError(f"{name} must be a table, got {given!r}.")
+
+
+def _without(table: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key not in keys}

@@ -1,0 +1,51 @@
+"""What a study has found so far, read back from its run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hatrack.errors import HatrackError
+from hatrack.runs.references import complete, completed, read_result
+from hatrack.studies.measures import Measure
+from hatrack.studies.plan import Plan, Planned
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One run of the study: what its result.json holds with all measures, or why there is none."""
+
+    run: Planned
+    result: Mapping[str, Any] | None
+    reason: str = ""
+
+    def value(self, measure: Measure) -> float | None:
+        """Return a measure of the run."""
+        return None if self.result is None else measure.of_run(self.result)
+
+
+def gather(plan: Plan, own: Path, reasons: Mapping[Path, str], notice: Callable[[str], None]) -> list[Finding]:
+    """Return a finding for every planned run; results in the study's `own` folder are completed on disk.
+
+    `reasons` says why runs failed that were tried just now. A reference that does not fit is told to `notice`.
+    """
+    return [_finding(run, own, reasons, notice) for run in plan.runs]
+
+
+def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Callable[[str], None]) -> Finding:
+    if not (run.path / "result.json").exists():
+        return Finding(run, None, reasons.get(run.path, "not finished"))
+    against = [path for path in run.against if (path / "result.json").exists()]
+    result = read_result(run.path)
+    if not against:
+        return Finding(run, result)
+    try:
+        whole = completed(run.path, against)
+    except HatrackError as error:
+        notice(str(error))
+        return Finding(run, result)
+    if whole["metrics"] != result["metrics"] and own in run.path.parents:
+        complete(run.path, against)  # a reference is shared with other studies, and stays as it is
+    return Finding(run, whole)

@@ -1,0 +1,90 @@
+"""One run of a study as a piece of work: start it, or go on with it, wherever it stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hatrack.errors import HatrackError
+from hatrack.learn.fit import Epoch
+from hatrack.runs import folder, spec
+from hatrack.runs.folder import Folder, InUse
+from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.runner import execute, finished
+from hatrack.runs.setup import prepare
+from hatrack.runs.spec import Spec
+from hatrack.runs.tensorboard import with_events
+
+POLL = 0.5  # seconds between two looks at a folder that another process holds
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be carried out in `path`."""
+
+    path: Path
+    spec: Spec
+    tensorboard: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.path.name
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is finished."""
+        return (self.path / "result.json").exists()
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a run stands: tasks learned of all, epochs of the current one."""
+
+    task: int
+    tasks: int
+    epoch: int
+
+
+def carry_out(job: Job, tell: Callable[[Any], Any]) -> None:
+    """Do what is left of a run; `tell` hears a `Step` after every epoch."""
+    with _opened(job) as opened:
+        if finished(opened) is not None:
+            return
+        # The data may lie elsewhere on this machine than where the run was begun.
+        whole = spec.read(opened.spec).model_copy(update={"data": job.spec.data})
+        execute(prepare(whole, opened.checkpoint), opened, with_events(_Relay(tell), job.tensorboard))
+
+
+def _opened(job: Job) -> Folder:
+    """Open the run's folder, made if need be; while another process works on it, wait."""
+    while True:
+        try:
+            if (job.path / "spec.toml").exists():
+                return folder.open_run(job.path)
+            return folder.create(job.spec.toml(), job.path, "")
+        except InUse:
+            time.sleep(POLL)
+        except HatrackError:
+            if not (job.path / "spec.toml").exists():
+                raise  # else another process has made it between the two looks
+
+
+class _Relay:
+    """A listener that passes on where the run stands."""
+
+    def __init__(self, tell: Callable[[Any], Any]) -> None:
+        self._tell = tell
+
+    def planned(self, plan: Plan) -> None:
+        self._tasks = len(plan.names)
+        self._tell(Step(plan.finished, self._tasks, 0))
+
+    def epoch(self, epoch: Epoch) -> None:
+        self._tell(Step(epoch.task, self._tasks, epoch.epoch))
+
+    def learned(self, outcome: Outcome) -> None:
+        self._tell(Step(outcome.task + 1, self._tasks, 0))

@@ -1,0 +1,123 @@
+"""From a study to its runs: every method on every benchmark with every seed, and the references they are held against.
+
+A run of a reference method (random, joint, one, sgd) is kept in the folder of references, which all studies share;
+every other run is kept in the study's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hatrack.errors import HatrackError
+from hatrack.methods import METHODS
+from hatrack.runs import accepted
+from hatrack.runs.references import SAME, SERVES
+from hatrack.runs.spec import RUN_KEYS, Spec, resolve
+from hatrack.studies.file import Entry, Study
+from hatrack.studies.identity import folder_name
+
+_SERVED_BY = {reference: method for method, (reference, _) in SERVES.items()}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run: the benchmark and method of the study it stands for (by label), its spec, its folder, its references."""
+
+    benchmark: str
+    method: str
+    spec: Spec
+    path: Path
+    against: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a study, and the specs of the references that no run of the study itself is."""
+
+    runs: list[Planned]
+    references: dict[Path, Spec]
+
+    def work(self) -> dict[Path, Spec]:
+        """Return every folder with the spec of its run, references first, since measures wait for them."""
+        return self.references | {run.path: run.spec for run in self.runs}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a study keeps its own runs, and where the references of all studies are."""
+
+    runs: Path
+    references: Path
+
+    def of(self, spec: Spec) -> Path:
+        """Return the folder of a run."""
+        home = self.references if spec.method in SERVES else self.runs
+        return home / folder_name(spec)
+
+
+def plan(study: Study, places: Places, device: str | None = None, data: str | None = None) -> Plan:
+    """Return what the study asks for; whatever is wrong with its settings comes to light here."""
+    machine = {key: value for key, value in (("device", device), ("data", data)) if value is not None}
+    needs = {need for measure in study.measures for need in measure.needs}
+    wanted = [_SERVED_BY[need] for need in sorted(needs)]
+    runs: list[Planned] = []
+    references: dict[Path, Spec] = {}
+    for benchmark, seed in ((b, s) for b in study.benchmarks for s in study.seeds):
+        specs = [(m, _spec(study, benchmark, m, seed, machine)) for m in study.methods]
+        listed = [spec for _, spec in specs]
+        for method, spec in specs:
+            against = [_reference(study, benchmark, spec, other, listed) for other in wanted]
+            references |= {places.of(other): other for other in against}
+            found = tuple(places.of(other) for other in against)
+            runs.append(Planned(benchmark.label, method.label, spec, places.of(spec), found))
+    own = {run.path for run in runs}
+    return Plan(runs, {path: spec for path, spec in references.items() if path not in own})
+
+
+def _spec(study: Study, benchmark: Entry, method: Entry, seed: int, machine: Mapping[str, Any]) -> Spec:
+    """Return the spec of a run, with the settings of the file in their order."""
+    chosen = {
+        **study.shared,
+        **benchmark.settings,
+        **method.settings,
+        **method.on.get(benchmark.label, {}),
+        **method.point,
+    }
+    fixed = {"method": method.name, "benchmark": benchmark.name, "seed": seed}
+    try:
+        return _settled({**machine, **fixed}, chosen)
+    except HatrackError as error:
+        raise HatrackError(f"{method.label!r} on {benchmark.label!r}: {error}") from None
+
+
+def _settled(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> Spec:
+    spec = resolve(given, [(key, value) for key, value in chosen.items() if key not in given])
+    if METHODS[spec.method].trains:
+        return spec
+    # It never trains, so that these mean nothing: one such run serves every study.
+    return spec.model_copy(update={key: Spec.model_fields[key].default for key in ("epochs", "batch_size")})
+
+
+def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: Sequence[Spec]) -> Spec:
+    """Return the reference of `method` for a run: one that the study lists for the same network, else its plain form.
+
+    The plain form takes from the file what all runs share, so far as it has such a setting.
+    """
+    for spec in listed:
+        if spec.method == method and all(getattr(spec, key) == getattr(run, key) for key in SAME):
+            return spec
+    settings = accepted.of_method(method)
+    shared = {**study.shared, **benchmark.settings}
+    kept = {key: value for key, value in shared.items() if key.removeprefix("method.") in settings}
+    given = {key: getattr(run, key) for key in RUN_KEYS} | {"method": method}
+    given |= {key: shared[key] for key in ("epochs", "batch_size") if key in shared}
+    return _settled(given, {**kept, **dict(_tables(run))})
+
+
+def _tables(run: Spec) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a run's network and benchmark under their full names."""
+    yield from ((f"net.{key}", value) for key, value in run.net_options.items())
+    yield from ((f"benchmark.{key}", value) for key, value in run.benchmark_options.items())

@@ -1,0 +1,34 @@
+"""Who is best: methods in the order of their means, each tested against the first, seed by seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hatrack.measure import Paired, paired
+from hatrack.studies.measures import Measure
+from hatrack.studies.table import Table
+
+
+@dataclass(frozen=True)
+class Place:
+    """A method's place; `test` compares it with the first on the seeds that both have (two at least)."""
+
+    label: str
+    mean: float
+    seeds: int
+    test: Paired | None
+
+
+def ranking(table: Table, measure: Measure) -> list[Place]:
+    """Return the methods that have a value, best first."""
+    rows = [(row.label, row.cells[measure.text]) for row in table.ours()]
+    known = [(label, cell.values, cell.mean) for label, cell in rows if cell.mean is not None]
+    known.sort(key=lambda entry: -measure.sign * entry[2])
+    places = []
+    for label, values, mean in known:
+        first = known[0][1]
+        common = [seed for seed in first if seed in values]
+        tested = label != known[0][0] and len(common) > 1
+        test = paired([values[s] for s in common], [first[s] for s in common]) if tested else None
+        places.append(Place(label, mean, len(values), test))
+    return places

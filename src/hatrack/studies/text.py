@@ -1,0 +1,89 @@
+"""The study's table on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hatrack.report.parts import duration
+from hatrack.studies.carry import Outcome
+from hatrack.studies.ranking import ranking
+from hatrack.studies.table import Table, agreement, tables
+from hatrack.studies.words import chance, number, ours, size, theirs
+
+
+def summary(outcome: Outcome, folder: Path) -> str:
+    """Return a table a benchmark, the ranking, what failed and where the files are."""
+    made = tables(outcome)
+    blocks = [_title(outcome), *(_table(table) for table in made), *(_ranking(table) for table in made)]
+    within, compared = agreement(made)
+    if compared:
+        blocks.append(f"{within} of {compared} figures are within the paper's band.")
+    blocks += [_failures(outcome), _files(folder)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _title(outcome: Outcome) -> str:
+    """Name the study, and what the command changed of its file: a part of it is not the paper's experiment."""
+    study = outcome.study
+    return study.title + (f" (changed: {'; '.join(study.changes)})" if study.changes else "")
+
+
+def _table(table: Table) -> str:
+    compared = [m for m in table.measures if any(row.cells[m.text].figure for row in table.rows)]
+    heads = [table.benchmark, "seeds"]
+    for measure in table.measures:
+        heads += [measure.text, "paper", "band"] if measure in compared else [measure.text]
+    lines = [[*heads, "time a run", "memory"]]
+    for row in table.rows:
+        line = [row.label, f"{row.finished}/{len(row.findings)}" if row.findings else "paper"]
+        for measure in table.measures:
+            cell = row.cells[measure.text]
+            line.append(ours(cell, measure))
+            line += [theirs(cell), cell.verdict] if measure in compared else []
+        lines.append([*line, duration(row.seconds), size(row.memory)])
+    return aligned(lines)
+
+
+def _ranking(table: Table) -> str:
+    measure = table.measures[0]
+    places = ranking(table, measure)
+    if len(places) < 2 or not any(place.test for place in places):
+        return ""
+    lines = [[f"{table.benchmark}, by {measure.text}", "mean", "to the first", "95 %", "p (t)", "p (Wilcoxon)"]]
+    for rank, place in enumerate(places, start=1):
+        line = [f"{rank}. {place.label}", number(place.mean, measure)]
+        if place.test is not None:
+            gap = place.test.difference
+            line += [f"{gap.mean:+.4f}", f"± {gap.half:.4f}", chance(place.test.t), chance(place.test.wilcoxon)]
+        lines.append(line + [""] * (6 - len(line)))
+    return aligned(lines)
+
+
+def _failures(outcome: Outcome) -> str:
+    if not outcome.reasons:
+        return ""
+    lines = [f"  {path.name}: {reason}" for path, reason in outcome.reasons.items()]
+    return "\n".join(["Failed (the same command tries them again):", *lines])
+
+
+def _files(folder: Path) -> str:
+    about = {
+        "report.html": "the report: open it in a browser",
+        "table.csv": "the table",
+        "runs.csv": "every run, with its folder",
+        "table.tex": "the table for LaTeX",
+    }
+    return "\n".join([f"Files in {folder}:", *(f"  {name:<12} {what}" for name, what in about.items())])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Set the columns under each other, the first to the left and the others to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

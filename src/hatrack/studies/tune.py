@@ -1,0 +1,208 @@
+"""The search for settings: Optuna's TPE over a method's declared ranges, by validation accuracy alone.
+
+All trials are in one journal, which only this process writes; workers compute. A search that was stopped goes on:
+trials that were under way are tried again. A trial is given up when, after some task in the second half of its sequence
+or later, it is below the median of what earlier trials had reached there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from hatrack import atomic
+from hatrack.errors import HatrackError
+from hatrack.methods.hyper import Hyper
+from hatrack.runs import toml
+from hatrack.runs.folder import lock
+from hatrack.runs.spec import Spec, resolve
+from hatrack.studies.engine import default_workers, settle
+from hatrack.studies.pool import Done, Pool
+from hatrack.studies.score import Report, Trial, score
+from hatrack.studies.space import space, suggest, within
+
+WARM_UP = 5
+"""Trials that must be over before any is given up."""
+
+
+class Teller(Protocol):
+    """Hears of every trial that is over."""
+
+    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+        """Note a finished trial; without a value it was given up."""
+
+    def failed(self, number: int, reason: str) -> None:
+        """Note a trial that failed."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tuned: run keys and fixed settings as `hatrack run` takes them, the seeds, how many trials."""
+
+    given: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    seeds: Sequence[int]
+    trials: int
+
+    def spec(self, seed: int, chosen: Mapping[str, Any]) -> Spec:
+        """Return the spec of a run with the chosen settings."""
+        sets = {**self.fixed, **{f"method.{key}": value for key, value in chosen.items()}}
+        return resolve({**self.given, "seed": seed}, list(sets.items()))
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best settings, their validation accuracy, and the study file that holds them."""
+
+    settings: Mapping[str, Any]
+    value: float
+    file: Path
+
+
+def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best:
+    """Carry out what is left of a search in its folder, and write best.toml."""
+    base = search.spec(search.seeds[0], {})
+    explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
+    out.mkdir(parents=True, exist_ok=True)
+    held = lock(out)
+    try:
+        _same_search(out / "search.json", base, search, explored)
+        study = _opened(out / "journal.log", base, explored)
+        size = workers if workers is not None else default_workers(base.device)
+        _try_all(study, search, explored, size, teller)
+        atomic.write(out / "trials.csv", _csv(study, list(explored)))
+        return _best(study, search, base, out / "best.toml")
+    finally:
+        os.close(held)
+
+
+def _same_search(file: Path, base: Spec, search: Search, explored: Mapping[str, Hyper]) -> None:
+    """Refuse to mix two searches in one folder."""
+    spec = base.model_dump(exclude={"device", "engine", "data", "seed"})
+    text = json.dumps({"spec": spec, "seeds": list(search.seeds), "over": list(explored)}, indent=1)
+    if file.exists() and file.read_text(encoding="utf-8") != text:
+        raise HatrackError(f"{str(file.parent)!r} holds a search with other settings; choose another --out.")
+    atomic.write(file, text)
+
+
+def _optuna() -> Any:
+    try:
+        optuna = import_module("optuna")
+    except ImportError:
+        raise HatrackError("tuning needs Optuna: pip install 'hatrack[tune]'.") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
+    """Open the journal; trials that a killed process had under way are queued again, a new one starts with defaults."""
+    optuna = _optuna()
+    backend = import_module("optuna.storages.journal").JournalFileBackend(str(journal))
+    study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(backend),
+        study_name=f"{base.method} on {base.benchmark}",
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=0, constant_liar=True),
+        load_if_exists=True,
+    )
+    states = optuna.trial.TrialState
+    if not study.trials and all(map(within, explored.values())):
+        study.enqueue_trial({name: h.default for name, h in explored.items()})
+    for stale in study.get_trials(states=(states.RUNNING,)):
+        study.tell(stale.number, state=states.FAIL)
+        if set(stale.params) == set(explored):
+            study.enqueue_trial(stale.params)
+    return study
+
+
+def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, teller: Teller) -> None:
+    states = import_module("optuna").trial.TrialState
+    over = (states.COMPLETE, states.PRUNED)
+    asked: dict[int, Any] = {}
+
+    def drawn() -> Iterator[Trial]:
+        while _count(study, over) + len(asked) < search.trials:
+            trial = study.ask()
+            chosen = {name: suggest(trial, h) for name, h in explored.items()}
+            asked[trial.number] = trial
+            yield Trial(trial.number, [search.spec(seed, chosen) for seed in search.seeds])
+
+    def hear(trial: Trial, report: Report) -> bool:
+        known = study.trials[trial.number].intermediate_values
+        if report.step not in known:  # a worker that died and was replaced reports again
+            asked[trial.number].report(report.value, report.step)
+        earlier = [t.intermediate_values for t in study.get_trials(deepcopy=False, states=over)]
+        return hopeless(report, earlier)
+
+    failures = 0
+    for done in Pool(max(1, min(workers, search.trials)), settle).run(drawn(), score, hear):
+        number = done.item.number
+        trial = asked.pop(number)
+        if done.reason is not None:
+            failures += 1
+            study.tell(trial, state=states.FAIL)
+            teller.failed(number, done.reason)
+            _give_up_if_nothing_works(failures, study, over, done)
+            continue
+        study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
+        teller.trial(_count(study, over), search.trials, number, done.value, trial.params)
+
+
+def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
+    """Say whether a trial is below the median of what earlier trials had reached at the same step."""
+    reached = [values[report.step] for values in earlier if report.step in values]
+    tellable = not report.early and len(earlier) >= WARM_UP and len(reached) > 1
+    return tellable and report.value < median(reached)
+
+
+def _count(study: Any, states: Any) -> int:
+    return len(study.get_trials(deepcopy=False, states=states))
+
+
+def _give_up_if_nothing_works(failures: int, study: Any, over: Any, done: Done[Trial]) -> None:
+    if failures >= WARM_UP and not _count(study, over):
+        raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
+
+
+def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
+    complete = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
+    if not complete:
+        raise HatrackError("no trial was finished; ask for more --trials.")
+    best = study.best_trial
+    about = (
+        f"Found by hatrack tune: trial {best.number} of {len(study.trials)}, average validation accuracy "
+        f"{best.value:.4f} over seeds {', '.join(map(str, search.seeds))}. Test sets were not looked at."
+    )
+    run = {key: getattr(base, key) for key in ("net", "epochs", "batch_size", "precision")}
+    options = {f"net.{key}": value for key, value in base.net_options.items()}
+    options |= {f"benchmark.{key}": value for key, value in base.benchmark_options.items()}
+    settings = search.spec(search.seeds[0], best.params).settings
+    document = {
+        "title": f"{base.method} on {base.benchmark}, tuned",
+        "notes": about,
+        "seeds": list(search.seeds),
+        "benchmarks": [base.benchmark],
+        "methods": [base.method],
+        "measures": ["acc", "forgetting"],
+        "shared": {**run, **options},
+        "method": {base.method: settings},
+    }
+    atomic.write(file, toml.dumps(document))
+    return Best(best.params, best.value, file)
+
+
+def _csv(study: Any, names: Sequence[str]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["number", "state", "validation_accuracy", *names])
+    for t in study.get_trials(deepcopy=False):
+        writer.writerow([t.number, t.state.name.lower(), t.value, *(t.params.get(name) for name in names)])
+    return out.getvalue()

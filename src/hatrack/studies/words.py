@@ -1,0 +1,73 @@
+"""How the figures of a study read, the same in the terminal, on the page and in LaTeX."""
+
+from __future__ import annotations
+
+from hatrack.report.parts import DASH, duration
+from hatrack.studies.measures import HALF, Measure
+from hatrack.studies.table import Cell
+
+MEANINGS = {
+    "acc": "average accuracy",
+    "bwt": "backward transfer",
+    "fwt": "forward transfer",
+    "forgetting": "forgetting",
+    "rho": "forgetting ratio ρ",
+    "ncl": "difference to NCL",
+    "acc_weighted": "average accuracy, weighted",
+    "bwt_weighted": "backward transfer, weighted",
+    "capacity": "capacity used",
+    "blocked": "parameters blocked",
+    "F-each": "CHI above the task’s own importance, how often",
+    "G-each": "CHI above the task’s own importance, by how much",
+    "F-total": "CHI above the accumulated importance, how often",
+    "G-total": "CHI above the accumulated importance, by how much",
+    "seconds": "time",
+    "memory": "peak memory",
+    "parameters": "parameters",
+}
+
+
+def title(measure: Measure) -> str:
+    """Say what a measure is."""
+    if measure.of is not None:
+        said = f"accuracy on task {measure.of}"
+    else:
+        said = MEANINGS[measure.name] + (f" of {measure.layer}" if measure.layer else "")
+    if measure.after is None:
+        return said
+    return said + (" after half of the tasks" if measure.after == HALF else f" after task {measure.after}")
+
+
+def number(value: float | None, measure: Measure) -> str:
+    """Write a value: four digits of a share, whole parameters, time and memory in fitting units."""
+    if value is None:
+        return DASH
+    if measure.name == "seconds":
+        return duration(value)
+    if measure.name == "memory":
+        return size(value)
+    return f"{value:.4f}" if measure.share else f"{value:,.0f}"
+
+
+def ours(cell: Cell, measure: Measure) -> str:
+    """Write mean ± standard deviation."""
+    mean = number(cell.mean, measure)
+    return mean if cell.std is None else f"{mean} ± {number(cell.std, measure)}"
+
+
+def theirs(cell: Cell) -> str:
+    """Write the paper's figure."""
+    return DASH if cell.figure is None else str(cell.figure)
+
+
+def size(memory: float | None) -> str:
+    """Write bytes as MiB or GiB."""
+    if memory is None:
+        return DASH
+    mebi = memory / 2**20
+    return f"{mebi:.0f} MiB" if mebi < 1024 else f"{mebi / 1024:.1f} GiB"
+
+
+def chance(p: float) -> str:
+    """Write a p-value."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,194 @@
+"""Engines do the same arithmetic; a cohort ends where each member would have ended alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+import hatrack
+from hatrack import HatrackError, Learner, Task
+from hatrack.learn import compiled
+from hatrack.learn.cohort import together
+from hatrack.learn.engine import PAUSE, WARM, EngineWarning, resolve_engine
+from hatrack.methods import METHODS
+from hatrack.methods.hat import HAT
+from hatrack.methods.sgd import SGD
+
+CPU = torch.device("cpu")
+STEPS = 9
+
+
+def task(seed: int, steps: int = STEPS, shape: tuple[int, ...] = (6,)) -> Task:
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(16 * steps - 5, *shape, generator=draw)
+    y = (x.flatten(1) @ torch.randn(x[0].numel(), generator=draw) > 0).long()
+    return Task(f"t{seed}", (x, y), (x[:20], y[:20]), (x[:20], y[:20]))
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU())
+
+
+def convolutions() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(), nn.Linear(24, 8), nn.ReLU()
+    )
+
+
+def taught(
+    method: str, engine: str, net: Callable[[], nn.Module] = mlp, shape: tuple[int, ...] = (6,), epochs: int = 2
+) -> Learner:
+    learner = Learner(net(), METHODS[method](), epochs=epochs, batch_size=16, device="cpu", engine=engine)
+    for t in range(2):
+        learner.learn(task(t, shape=shape))
+    return learner
+
+
+def everything(learner: Learner) -> dict[str, Tensor]:
+    heads = {f"{t}/{n}": p for t, head in enumerate(learner.model.heads) for n, p in head.named_parameters()}
+    own = {f"own/{t}/{n}": p for t, held in enumerate(learner.model.private) for n, p in held.items()}
+    return {**learner.model.tensors(), **heads, **own, **learner.method.state()}
+
+
+def assert_same(a: Learner, b: Learner) -> None:
+    left, right = everything(a), everything(b)
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        torch.testing.assert_close(value, right[name], rtol=0, atol=1e-6, msg=name)
+
+
+@pytest.fixture
+def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the traced step through torch's own kernels: the generated code takes a minute to build."""
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+    monkeypatch.setattr(compiled, "_KNOWN", {})
+    warnings.filterwarnings("error", category=EngineWarning)
+
+
+@pytest.mark.parametrize("method", ["hat", "sgd", "ewc", "si", "a-gem", "packnet", "pmask"])
+@pytest.mark.usefixtures("traced_only")
+def test_a_traced_step_is_the_step(method: str) -> None:
+    assert_same(taught(method, "compiled"), taught(method, "eager"))
+    assert compiled._KNOWN, "nothing was compiled"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.usefixtures("traced_only")
+def test_every_method_can_be_traced(method: str) -> None:
+    assert_same(taught(method, "compiled"), taught(method, "eager"))
+
+
+@pytest.mark.usefixtures("traced_only")
+def test_running_statistics_and_dropout_are_part_of_a_traced_step() -> None:
+    shape = (1, 4, 4)
+    both = [taught("hat", engine, convolutions, shape) for engine in ("compiled", "eager")]
+    assert_same(*both)
+    assert float(both[0].model.private[1]["1.running_mean"].abs().max()) > 0
+
+
+@pytest.mark.usefixtures("traced_only")
+def test_the_same_code_serves_later_tasks() -> None:
+    learner = taught("hat", "compiled")
+    known = len(compiled._KNOWN)
+    assert known == 2  # without a lock, and with one
+    learner.learn(task(2))
+    assert len(compiled._KNOWN) == known
+
+
+@pytest.mark.slow
+def test_generated_code_does_the_same() -> None:
+    assert_same(taught("hat", "compiled"), taught("hat", "eager"))
+
+
+def test_a_step_that_cannot_be_traced_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+    plain = HAT.loss
+
+    def asks(self: HAT, batch: hatrack.data.feed.Batch) -> Tensor:
+        loss = plain(self, batch)
+        assert float(loss) < 1e9  # a host round trip
+        return loss
+
+    monkeypatch.setattr(HAT, "loss", asks)
+    with pytest.warns(EngineWarning, match="'compiled' cannot be used for hat: its step cannot be compiled .* 'eager'"):
+        learner = taught("hat", "compiled")
+    monkeypatch.undo()
+    assert_same(learner, taught("hat", "eager"))
+
+
+def lbfgs(parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.LBFGS(parameters, lr=0.01, max_iter=2)
+
+
+def test_what_no_engine_can_do_says_so() -> None:
+    learner = Learner(mlp(), SGD(), lbfgs, epochs=1, batch_size=16, device="cpu", engine="compiled")
+    with pytest.warns(EngineWarning, match="LBFGS evaluates the loss"):
+        learner.learn(task(0))
+    data = TensorDataset(torch.randn(32, 6), torch.arange(32) % 2)
+    learner = Learner(mlp(), SGD(), epochs=1, batch_size=16, device="cpu", engine="compiled")
+    with pytest.warns(EngineWarning, match="come from a Dataset"):
+        learner.learn(Task("set", data, data, classes=2))
+
+
+def test_engines_by_name() -> None:
+    assert resolve_engine("auto", CPU) == "eager"
+    assert resolve_engine("auto", torch.device("cuda")) == "graph"
+    with pytest.raises(HatrackError, match="'graph' needs a CUDA device"):
+        resolve_engine("graph", CPU)
+    with pytest.raises(HatrackError, match="did you mean 'compiled'"):
+        resolve_engine("compild", CPU)
+
+
+@pytest.mark.parametrize("method", ["hat", "ucl"])
+def test_a_cohort_ends_where_each_would_alone(method: str) -> None:
+    def new(seed: int) -> Learner:
+        net = nn.Sequential(mlp(), nn.Dropout(0.3))
+        return Learner(net, METHODS[method](), epochs=2, batch_size=2, seed=seed, device="cpu")
+
+    steps = 2 * PAUSE // 8 + WARM  # so many that turns change within an epoch
+    tasks = [task(t, steps) for t in range(2)]
+    alone = [new(seed) for seed in range(3)]
+    for learner in alone:
+        for one in tasks:
+            learner.learn(one)
+    beside = [new(seed) for seed in range(3)]
+    turns: list[int] = []
+
+    def member(i: int) -> object:
+        for one in tasks:
+            for _ in beside[i].learning(one):
+                turns.append(i)
+                yield
+
+    before = torch.get_rng_state()
+    assert together([member(i) for i in range(3)], CPU) == [None] * 3  # type: ignore[misc]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert turns[:6] == [0, 1, 2, 0, 1, 2]
+    for a, b in zip(alone, beside, strict=True):
+        assert_same(a, b)
+
+
+def test_a_member_that_fails_does_not_stop_the_others() -> None:
+    def fails() -> object:
+        yield
+        raise HatrackError("no")
+
+    done: list[int] = []
+
+    def works() -> object:
+        for i in range(3):
+            done.append(i)
+            yield
+
+    outcome = together([fails(), works()], CPU)  # type: ignore[list-item]
+    assert str(outcome[0]) == "no"
+    assert outcome[1] is None
+    assert done == [0, 1, 2]

@@ -1,0 +1,97 @@
+"""Two processes learn what one does; torchrun starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hatrack.data.feed import Batch
+from hatrack.learn.parallel import Crew
+
+PROGRAM = """
+import os, sys
+import torch
+from safetensors.torch import save_file
+import hatrack
+from hatrack.learn.parallel import join, launched, leave
+from hatrack.methods import METHODS
+from hatrack.nets import build
+
+method, out = sys.argv[1:]
+rank = os.environ.get("RANK", "0") if launched() else "alone"
+if launched():
+    assert join("cpu") == "cpu"
+torch.set_num_threads(1)
+torch.manual_seed(0)
+net = build("mlp", (1, 8, 8), widths=(24, 24), dropout=0.0, input_dropout=0.0)
+learner = hatrack.Learner(net, METHODS[method](), epochs=3, batch_size=30, seed=0, device="cpu")
+for task in hatrack.tasks("split-digits", seed=0)[:2]:
+    learner.learn(task)
+assert learner.verify().ok or not learner.method.promises()
+state = {f"method/{k}": v.contiguous() for k, v in learner.method.state().items()}
+save_file({**learner.model.net.state_dict(), **state, "head": learner.model.heads[1].weight.detach()}, f"{out}/{rank}")
+leave()
+"""
+
+
+def launch(words: list[str], folder: Path, processes: int) -> subprocess.CompletedProcess[str]:
+    """Start `words` under torchrun, in processes that use no GPU."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(
+        [*start, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@pytest.mark.parametrize("method", ["hat", pytest.param("a-gem", marks=pytest.mark.slow)])
+def test_two_processes_learn_what_one_does(method: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = launch([str(program), method, str(tmp_path)], tmp_path, 2)
+    assert done.returncode == 0, done.stderr
+    alone = [sys.executable, str(program), method, str(tmp_path)]
+    subprocess.run(alone, check=True, cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+    first, second, single = (load_file(tmp_path / name) for name in ("0", "1", "alone"))
+    assert first.keys() == second.keys() == single.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name  # masks and weights alike, bit for bit
+        torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-5, msg=name)
+
+
+def test_a_run_is_carried_out_by_two_processes(tmp_path: Path) -> None:
+    words = ["-m", "hatrack.cli", "run", "--epochs", "2", "--out", "run", "--set", "widths=[20]"]
+    done = launch(words, tmp_path, 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Test accuracy after") == 1  # one process speaks
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert len(result["accuracy"]) == 5
+    assert result["metrics"]["forgetting"] == 0
+    again = launch(["-m", "hatrack.cli", "resume", "run"], tmp_path, 2)
+    assert again.returncode == 0, again.stderr
+    assert "already finished" in again.stdout
+
+
+def test_a_method_that_cannot_be_split_says_so(tmp_path: Path) -> None:
+    done = launch(["-m", "hatrack.cli", "run", "--method", "ucl", "--out", "run"], tmp_path, 2)
+    assert done.returncode != 0
+    assert "hatrack: ucl cannot be spread over several processes" in done.stderr
+
+
+@pytest.mark.parametrize(("count", "size"), [(7, 2), (6, 3), (1, 2)])
+def test_shares_cover_a_batch_once(count: int, size: int) -> None:
+    batch = Batch(torch.arange(count)[:, None].float(), torch.arange(count))
+    shares = [Crew(rank, size).part(batch) for rank in range(size)]
+    seen = np.concatenate([share.y.numpy() for share, weight in shares if weight])
+    assert sorted(seen.tolist()) == list(range(count))
+    assert sum(weight for _, weight in shares) == pytest.approx(1)
+    assert all(len(share.y) for share, _ in shares)
+    mean = sum(weight * float(share.x.mean()) for share, weight in shares)
+    assert mean == pytest.approx(float(batch.x.mean()))

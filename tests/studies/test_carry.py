@@ -1,0 +1,153 @@
+"""A whole study, small and in this process: what it leaves behind, what is not done twice, what fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hatrack.errors import HatrackError
+from hatrack.measure import rho
+from hatrack.runs.folder import lock
+from hatrack.studies.carry import Machine, Outcome, carry_out
+from hatrack.studies.file import Study, parse
+from hatrack.studies.measures import measure
+from hatrack.studies.report import write
+from hatrack.studies.text import summary
+
+from .serial import Serial, Watch
+
+TEXT = """
+title = "Small"
+seeds = [0, 1]
+benchmarks = ["split-digits"]
+methods = ["hat", "sgd"]
+measures = ["acc", "rho"]
+[shared]
+epochs = 1
+widths = [8]
+[paper.acc.split-digits]
+hat = [0.5, 0.5]
+"""
+CPU = Machine("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _no_run_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.runs.runner.write_report", lambda path: None)  # slow, and not the point here
+
+
+def study(text: str = TEXT) -> Study:
+    return parse(text, "small")
+
+
+def carried(tmp_path: Path, text: str = TEXT, name: str = "small") -> tuple[Outcome, Serial, Watch]:
+    engine, watch = Serial(), Watch()
+    outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", CPU, engine, watch)
+    return outcome, engine, watch
+
+
+def test_a_study_and_going_on_with_it(tmp_path: Path) -> None:
+    outcome, engine, watch = carried(tmp_path)
+    assert (watch.todo, watch.finished, watch.notices) == (8, 0, [])  # hat, sgd, joint, random on two seeds
+    assert all(reason is None for reason in watch.ended.values())
+    assert outcome.reasons == {}
+    assert sorted(p.name.rsplit("-", 1)[0] for p in (tmp_path / "references").iterdir()) == [
+        f"split-digits-{method}-mlp-s{seed}" for method in ("joint", "random", "sgd") for seed in (0, 1)
+    ]
+    assert sorted(p.name.rsplit("-", 1)[0] for p in (tmp_path / "small" / "runs").iterdir()) == [
+        "split-digits-hat-mlp-s0",
+        "split-digits-hat-mlp-s1",
+    ]
+    assert (tmp_path / "small" / "study.toml").read_text() == TEXT
+    # A reference goes first, and is what ρ is taken against.
+    assert engine.given[0].startswith(("split-digits-joint", "split-digits-random"))
+    for finding in outcome.findings:
+        assert finding.result is not None
+        against = {json.loads((p / "result.json").read_text())["spec"]["method"]: p for p in finding.run.against}
+        matrices = {m: json.loads((p / "result.json").read_text())["accuracy"] for m, p in against.items()}
+        random = [row[-1] for row in matrices["random"]]
+        expected = rho(finding.result["accuracy"], matrices["joint"], random)[-1]
+        assert finding.value(measure("rho")) == pytest.approx(expected)
+    # What the study found about its own runs is written into them; a shared reference stays as it was.
+    own = json.loads((outcome.findings[0].run.path / "result.json").read_text())
+    shared = json.loads((outcome.findings[1].run.path / "result.json").read_text())
+    assert own["metrics"]["rho"] is not None
+    assert shared["metrics"]["rho"] is None
+
+    again, engine, watch = carried(tmp_path)
+    assert (watch.todo, watch.finished, engine.given) == (0, 8, [])
+    assert [f.result for f in again.findings] == [f.result for f in outcome.findings]
+
+    other = TEXT.replace('["hat", "sgd"]', '["ewc"]')
+    _, engine, watch = carried(tmp_path, other, "other")
+    assert watch.finished == 4  # joint and random are shared by all studies
+    assert [name.rsplit("-", 1)[0] for name in engine.given] == [f"split-digits-ewc-mlp-s{s}" for s in (0, 1)]
+
+    write(outcome, tmp_path / "small")
+    for name in ("report.html", "table.csv", "runs.csv", "table.tex"):
+        assert (tmp_path / "small" / name).stat().st_size > 0
+    assert "1 of 1 figures are within the paper's band." in summary(outcome, tmp_path / "small")
+
+
+FAILING = """
+benchmarks = ["split-digits"]
+methods = ["sgd", "half"]
+measures = ["acc"]
+[shared]
+epochs = 1
+widths = [8]
+[method.half]
+use = "replay-all"
+share = 0.5
+"""
+
+
+def test_a_failed_run_is_reported_and_stops_nobody(tmp_path: Path) -> None:
+    outcome, _, _ = carried(tmp_path, FAILING)
+    sgd, half = outcome.findings
+    assert sgd.result is not None
+    assert half.result is None
+    assert half.reason.startswith("replay-all: share must be 1 for now")
+    assert list(outcome.reasons) == [half.run.path]
+    text = summary(outcome, tmp_path / "small")
+    assert "Failed (the same command tries them again):" in text
+    assert "replay-all: share must be 1" in text
+    write(outcome, tmp_path / "small")
+    assert "replay-all: share must be 1" in (tmp_path / "small" / "report.html").read_text()
+    _, engine, _ = carried(tmp_path, FAILING)
+    assert [name.split("-mlp")[0] for name in engine.given] == ["split-digits-replay-all"]
+
+
+def test_a_surprise_leaves_its_trace_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = FAILING.replace('["sgd", "half"]', '["sgd"]').split("[method")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr("hatrack.studies.job.execute", lambda *given: 1 / 0)
+        outcome, _, watch = carried(tmp_path, text)
+    assert list(watch.ended.values()) == ["ZeroDivisionError: division by zero"]
+    [trace] = (tmp_path / "small" / "failures").iterdir()
+    assert "Traceback" in trace.read_text()
+    outcome, _, _ = carried(tmp_path, text)
+    assert outcome.reasons == {}
+    assert not trace.exists()
+
+
+def test_a_reference_of_other_data_is_not_used(tmp_path: Path) -> None:
+    outcome, _, _ = carried(tmp_path)
+    run = outcome.findings[0].run
+    joint = next(path for path in run.against if "joint" in path.name)
+    result = json.loads((joint / "result.json").read_text())
+    result["tasks"][0]["train"] += 1
+    (joint / "result.json").write_text(json.dumps(result))
+    again, _, watch = carried(tmp_path)
+    assert watch.notices
+    assert "their tasks differ" in watch.notices[0]
+    assert again.findings[0].result is not None
+
+
+def test_two_processes_cannot_work_on_one_study(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    lock(tmp_path / "small")
+    with pytest.raises(HatrackError, match="is in use by another hatrack process"):
+        carried(tmp_path)

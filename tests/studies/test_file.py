@@ -1,0 +1,122 @@
+"""The study file: what it gives, and what is said about mistakes in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatrack.errors import HatrackError
+from hatrack.studies.file import parse, read
+
+WHOLE = """
+title = "A study"
+source = "A paper"
+seeds = [3, 4]
+benchmarks = ["split-digits", "short"]
+methods = ["hat", "plain", "search"]
+measures = ["acc", "rho@2"]
+
+[shared]
+epochs = 3
+
+[benchmark.short]
+use = "permuted-digits"
+tasks = 2
+
+[method.plain]
+use = "sgd"
+lr = 0.1
+
+[method.plain.on.short]
+lr = 0.2
+
+[method.search]
+use = "hat"
+hard = false
+
+[method.search.grid]
+c = [0.5, 1]
+s_max = [100, 200]
+
+[paper]
+within = 0.02
+
+[paper.acc.short]
+hat = [0.9, 0.03]
+plain = 0.8
+CAB = 0.7
+"""
+
+
+def test_a_whole_file() -> None:
+    study = parse(WHOLE, "name")
+    assert (study.name, study.title, study.source, study.seeds) == ("name", "A study", "A paper", [3, 4])
+    assert [(b.label, b.name, b.settings) for b in study.benchmarks] == [
+        ("split-digits", "split-digits", {}),
+        ("short", "permuted-digits", {"tasks": 2}),
+    ]
+    assert [m.label for m in study.methods] == [
+        "hat",
+        "plain",
+        "search c=0.5 s_max=100",
+        "search c=0.5 s_max=200",
+        "search c=1 s_max=100",
+        "search c=1 s_max=200",
+    ]
+    assert study.methods[1].on == {"short": {"lr": 0.2}}
+    assert study.methods[3].point == {"c": 0.5, "s_max": 200}
+    assert study.methods[3].settings == {"hard": False}
+    assert [m.text for m in study.measures] == ["acc", "rho@2"]
+    figure = study.figures["acc", "short", "hat"]
+    assert (figure.mean, figure.std, figure.half) == (0.9, 0.03, 0.06)
+    assert study.figures["acc", "short", "plain"].half == 0.02
+    assert ("acc", "short", "CAB") in study.figures
+
+
+def test_some_methods_and_other_seeds() -> None:
+    study = parse(WHOLE, "name")
+    part = study.with_settings({"epochs": 1}).narrowed(["plain"], [7])
+    assert part.changes == ("epochs = 1", "only plain", "seeds 7")
+    assert part.shared == {"epochs": 1}
+    assert {label for _, _, label in part.figures} == {"plain", "CAB"}  # hat is left out, CAB is the paper's alone
+    assert study.narrowed(None, [3, 4]).changes == ()
+    assert [m.label for m in study.narrowed(["plain"], [7]).methods] == ["plain"]
+    assert study.narrowed(["plain"], [7]).seeds == [7]
+    assert len(study.narrowed(["search"], None).methods) == 4
+    with pytest.raises(HatrackError, match="unknown method of study 'name' 'plane'; did you mean 'plain'"):
+        study.narrowed(["plane"], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seed = [1]", "unknown key 'seed'; did you mean 'seeds'"),
+        ("benchmarks = ['split-digits']", "methods must be a list of one name or more, got None"),
+        ("benchmarks = ['split-digits']\nmethods = ['hatt']", "unknown method 'hatt'; did you mean 'hat'"),
+        ("benchmarks = ['digits']\nmethods = ['hat']", "unknown benchmark 'digits'"),
+        ("benchmarks = ['split-digits']\nmethods = ['hat', 'hat']", "methods holds a name twice"),
+        ("seeds = [0, 0]", "seeds must be a list of different whole numbers"),
+        ("seeds = [-1]", "seeds must be a list of different whole numbers"),
+        ("seeds = true", "seeds must be a list of different whole numbers"),
+        ("measures = ['acck']", "unknown measure 'acck'"),
+        ("title = 3", "title must be text, got 3"),
+        ("[shared]\nseed = 1", "shared cannot hold 'seed'; list it in seeds"),
+        ("[method.sgd]\nlr = 1", r"\[method.sgd\] is described but not listed"),
+        ("[method.hat.on.mnist2]\nlr = 1", "unknown benchmark of this study 'mnist2'"),
+        ("[method.hat.grid]\nc = 1", "method.hat.grid: c must be a list of values, got 1"),
+        ("[paper.acc.mnist2]\nhat = 1", "unknown benchmark in paper.acc 'mnist2'"),
+        ("[paper.acc.split-digits]\nhat = 'good'", "must be a mean, or .mean, standard deviation., got 'good'"),
+        ("[paper]\nwithin = -1", "paper.within must be a number of at least 0"),
+        ("= 3", "study 'name': "),
+    ],
+)
+def test_a_mistake_is_one_line(text: str, says: str) -> None:
+    start = "" if "benchmarks" in text else "benchmarks = ['split-digits']\nmethods = ['hat']\n"
+    with pytest.raises(HatrackError, match=says):
+        parse(start + text, "name")
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(HatrackError, match=r"the study file 'nowhere.toml' cannot be read"):
+        read(Path("nowhere.toml"))

@@ -1,0 +1,131 @@
+"""Which runs a study has, with which settings, and which references each is held against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatrack.errors import HatrackError
+from hatrack.studies.file import parse
+from hatrack.studies.plan import Places, Plan, plan
+
+PLACES = Places(Path("own"), Path("shared"))
+
+
+def planned(text: str) -> Plan:
+    return plan(parse(text, "name"), PLACES, "cpu")
+
+
+def test_methods_times_seeds_times_benchmarks_times_settings() -> None:
+    made = planned("""
+seeds = [0, 1, 2]
+benchmarks = ["split-digits", "permuted-digits"]
+methods = ["hat", "ewc"]
+[method.ewc.grid]
+lam = [1.0, 10.0]
+""")
+    assert len(made.runs) == 2 * 3 * 3
+    assert made.references == {}
+    assert len({run.path for run in made.runs}) == 18
+
+
+def test_what_stands_further_down_wins() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["a", "b", "c"]
+[shared]
+lr = 0.1
+epochs = 5
+[benchmark.split-digits]
+lr = 0.2
+[method.a]
+use = "sgd"
+[method.b]
+use = "sgd"
+lr = 0.3
+epochs = 6
+[method.c]
+use = "sgd"
+lr = 0.3
+[method.c.on.split-digits]
+lr = 0.4
+""")
+    assert [(run.spec.settings["lr"], run.spec.epochs) for run in made.runs] == [(0.2, 5), (0.3, 6), (0.4, 5)]
+
+
+def test_references_are_added_by_themselves_and_shared() -> None:
+    made = planned("""
+seeds = [0, 1]
+benchmarks = ["split-digits"]
+methods = ["hat", "ewc"]
+measures = ["rho", "fwt"]
+[shared]
+epochs = 3
+lr = 0.1
+""")
+    assert sorted((s.method, s.seed) for s in made.references.values()) == [
+        (method, seed) for method in ("joint", "one", "random") for seed in (0, 1)
+    ]
+    joint = next(s for s in made.references.values() if s.method == "joint")
+    assert (joint.epochs, joint.settings["lr"]) == (3, 0.1)
+    assert all(path.parent == Path("shared") for path in made.references)
+    assert all(run.path.parent == Path("own") for run in made.runs)
+    for run in made.runs:
+        assert len(run.against) == 3
+        assert all(made.references[path].seed == run.spec.seed for path in run.against)
+    assert made.runs[0].against == made.runs[1].against
+
+
+def test_a_reference_that_the_study_lists_is_the_one_taken() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["hat", "MTL", "random"]
+measures = ["rho"]
+[method.MTL]
+use = "joint"
+batch_size = 640
+""")
+    assert made.references == {}
+    hat, mtl, random = made.runs
+    assert set(hat.against) == {mtl.path, random.path}
+    assert mtl.path.parent == Path("shared")
+
+
+def test_a_reference_has_the_network_of_its_run() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["wide", "narrow", "joint"]
+measures = ["rho"]
+[method.wide]
+use = "hat"
+widths = [50, 50]
+[method.narrow]
+use = "hat"
+widths = [20]
+c = 2.0
+""")
+    specs = made.work()
+    for run in made.runs:
+        for path in run.against:
+            assert specs[path].net_options == run.spec.net_options
+    assert len(made.references) == 5  # joint twice and random three times; the third joint is listed
+
+
+def test_a_classifier_that_never_trains_is_one_run_whatever_the_epochs() -> None:
+    paths = set()
+    for epochs in (2, 9):
+        made = planned(f"""
+benchmarks = ["split-digits"]
+methods = ["hat"]
+measures = ["rho"]
+[shared]
+epochs = {epochs}
+""")
+        paths |= {path for path, spec in made.references.items() if spec.method == "random"}
+    assert len(paths) == 1
+
+
+def test_a_wrong_setting_names_its_method() -> None:
+    with pytest.raises(HatrackError, match=r"'sgd' on 'split-digits': unknown setting 's_max'"):
+        planned("benchmarks = ['split-digits']\nmethods = ['sgd']\n[shared]\ns_max = 3")

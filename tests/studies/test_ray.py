@@ -1,0 +1,56 @@
+"""A study on a Ray cluster of two workers on this machine: the same results as here."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatrack.cli import main
+
+pytest.importorskip("ray")
+
+TEXT = """
+seeds = [0, 1]
+benchmarks = ["split-digits"]
+methods = ["sgd", "hat", "half"]
+measures = ["rho"]
+[shared]
+epochs = 1
+widths = [8]
+[method.half]
+use = "replay-all"
+share = 0.5
+"""
+
+
+def outcomes(folder: Path) -> dict[str, Any]:
+    found = {}
+    for file in sorted(folder.rglob("result.json")):
+        result = json.loads(re.sub(r'"(seconds|memory)": [0-9.e-]+', '"x": 0', file.read_text()))
+        found[file.parent.name] = result
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own: files and sockets that it leaves to the collector
+def test_same_results_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "small.toml").write_text(TEXT)
+    for engine in ("local", "ray"):
+        home = tmp_path / engine
+        words = ["study", str(tmp_path / "small.toml"), "--engine", engine, "--workers", "2", "--device", "cpu"]
+        assert main([*words, "--out", str(home / "small")]) == 1  # one method fails
+        said = capsys.readouterr().out
+        assert said.count("FAILED, replay-all: share must be 1 for now") == 2
+    assert len(outcomes(tmp_path / "ray")) == 8  # sgd, hat, joint, random
+    assert outcomes(tmp_path / "ray") == outcomes(tmp_path / "local")
+
+
+def test_an_address_is_for_ray_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "hat-mnist2", "--address", "10.0.0.1:6379"]) == 2
+    assert "give --engine ray with it" in capsys.readouterr().err
+    assert main(["study", "hat-mnist2", "--engine", "slurm"]) == 2
+    assert "unknown engine 'slurm'; accepted: local, ray." in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Every recipe is a valid study, and the papers' figures in them are the papers'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hatrack.cli import main
+from hatrack.errors import HatrackError
+from hatrack.show import lists
+from hatrack.show.recipes import recipe
+from hatrack.studies import cost, recipes
+from hatrack.studies.plan import Places, plan
+
+ASKED = {
+    "hat-table1", "hat-fig4", "hat-fig5-6", "hat-fig7", "hat-cifar", "hat-permuted-mnist", "hat-mnist2",
+    "pmask-table1", "pmask-table2", "resnet18", "fisher-mask",
+    "spg-tables2-4", "spg-tables5-7", "spg-table6", "spg-table8", "spg-table12", "spg-table13", "spg-table14",
+}  # fmt: skip
+
+
+def test_all_that_were_asked_for_are_there() -> None:
+    assert set(recipes.names()) >= ASKED
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_resolves(name: str) -> None:
+    study = recipes.find(name)
+    made = plan(study.narrowed(None, study.seeds[:1]), Places(Path("own"), Path("shared")), "cpu")
+    assert made.runs
+    assert study.source
+    assert study.notes
+    compared = [key for key in study.figures if key[2] in [m.label for m in study.methods]]
+    assert bool(compared) == bool(study.figures)
+    assert {measure for measure, _, _ in study.figures} <= {m.text for m in study.measures}
+    work = made.work().values()
+    assert all(spec.benchmark in cost.SIZES for spec in work)
+    for run in made.runs:
+        needs = {need for m in study.measures for need in m.needs}
+        assert len(run.against) == len(needs)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "measure", "benchmark", "method", "mean", "std"),
+    [
+        ("hat-table1", "rho@8", "mixture", "hat", -0.06, 0.01),
+        ("hat-table1", "rho@8", "mixture", "lfl", -0.92, 0.08),
+        ("hat-table1", "rho@2", "mixture", "pathnet", -0.09, 0.16),
+        ("hat-cifar", "rho@10", "cifar", "ewc", -0.18, None),
+        ("hat-permuted-mnist", "acc", "permuted-mnist", "hat", 0.986, None),
+        ("hat-mnist2", "acc", "mnist2", "CAB", 0.949, None),
+        ("hat-fig7", "capacity", "cifar100", "hat", 0.21, None),
+        ("spg-tables2-4", "acc", "c-10", "MTL", 0.76, 0.0),
+        ("spg-tables2-4", "acc", "fe-20", "HAT", 0.85, 0.01),
+        ("spg-table6", "acc", "c-20", "-CHI", 0.73, 0.01),
+        ("spg-tables5-7", "blocked:conv2@half", "c-10", "SPG", 0.0047, None),
+        ("spg-table8", "F-each@2", "c-10", "SPG", 0.34, 0.02),
+        ("spg-table8", "G-each@half", "t-20", "SPG", 0.30, 0.01),
+        ("spg-table8", "F-total", "fe-20", "SPG", 0.10, 0.01),
+        ("spg-table12", "acc", "t-20", "B1(0.5)", 0.50, 0.01),
+        ("spg-table14", "acc", "i-100", "HPG", 0.49, 0.01),
+    ],
+)
+def test_figures(recipe: str, measure: str, benchmark: str, method: str, mean: float, std: float | None) -> None:
+    figure = recipes.find(recipe).figures[measure, benchmark, method]
+    assert (figure.mean, figure.std) == (mean, std)
+
+
+def test_the_network_of_each_method_is_its_own() -> None:
+    study = recipes.find("hat-permuted-mnist")
+    made = plan(study.narrowed(None, [0]), Places(Path("own"), Path("shared")), "cpu")
+    widths = {run.method: run.spec.net_options["widths"] for run in made.runs}
+    assert widths == {m: [2000, 2000] if m.startswith("hat") else [800] * 3 for m in widths}
+
+
+def test_by_name_by_file_and_neither(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("benchmarks = ['split-digits']\nmethods = ['sgd']")
+    assert recipes.find(str(file)).name == "mine"
+    assert recipes.find("hat-mnist2").title == "HAT, MNIST in two tasks"
+    with pytest.raises(HatrackError, match="unknown recipe 'hat-table'; did you mean 'hat-table1'"):
+        recipes.find("hat-table")
+
+
+def test_hours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By hand: 2 methods × 54,000 samples × 2 ms on two cores; 31 epochs if nothing improves, else 200."""
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
+    timed: list[object] = []
+    monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: timed.append(spec) or 0.002)
+    monkeypatch.setattr(cost, "default_workers", lambda device: 2)
+    study = recipes.find("hat-mnist2").narrowed(["sgd", "ewc"], [0])
+    made = plan(study, Places(Path("own"), Path("shared")), "cpu")
+    found = cost.estimate(made)
+    assert found is not None
+    assert found.high == pytest.approx(2 * 54_000 * 0.002 * 200 / 2 / 3600)
+    assert found.low == pytest.approx(2 * 54_000 * 0.002 * 31 / 2 / 3600)  # 6 drops of 5 epochs, after the first
+    assert found.where == "2 cores"
+    assert len(timed) == 1
+    assert cost.estimate(made) == found
+    assert len(timed) == 1  # kept in the cache
+
+
+def test_joint_training_costs_what_it_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
+    monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: 0.001)
+    monkeypatch.setattr(cost, "default_workers", lambda device: 1)
+    study = recipes.find("hat-cifar").narrowed(["joint"], [0])
+    found = cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu"))
+    assert found is not None
+    assert found.high == pytest.approx(sum(9000 * t for t in range(1, 11)) * 0.001 * 200 / 3600)
+
+
+def test_one_sample_is_timed_in_earnest() -> None:
+    from hatrack.runs.spec import resolve
+
+    spec = resolve({"method": "sgd", "device": "cpu"}, [("widths", [16])])
+    assert 0 < cost._seconds_a_sample(spec, (1, 8, 8)) < 0.1
+
+
+def test_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: 0.001)
+    monkeypatch.setitem(lists._KINDS, "recipes", (["hat-mnist2", "resnet18"], recipe))
+    assert main(["list", "recipes"]) == 0
+    out = capsys.readouterr().out
+    assert "50 runs, " in out
+    assert " cores; 3 figures of the paper" in out or " core; 3 figures of the paper" in out
+    assert "plain SGD timed here" in out
+    assert max(map(len, out.splitlines())) <= 80

@@ -1,0 +1,189 @@
+"""The search: what it explores, that it never sees a test set, what it gives up, and that it goes on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatrack.cli import main
+from hatrack.data.task import Split, Task
+from hatrack.errors import HatrackError
+from hatrack.runs.spec import resolve
+from hatrack.studies.file import read
+from hatrack.studies.pool import Done
+from hatrack.studies.score import Report, Trial, score
+from hatrack.studies.space import space, within
+from hatrack.studies.tune import Search, hopeless, tune
+
+optuna = pytest.importorskip("optuna")
+GIVEN = {"method": "sgd", "benchmark": "split-digits", "epochs": 1, "device": "cpu"}
+FIXED = {"widths": [8]}
+
+
+def table(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.read_text().splitlines()))
+
+
+class Poison(Split):
+    """A part of a task that must not be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+
+    def _refuse(self, *given: Any) -> Any:
+        raise AssertionError("the test set was looked at")
+
+    on = first = take = dataset = _refuse
+    __len__ = _refuse
+    labels = resident = property(_refuse)  # type: ignore[assignment]
+
+
+def test_the_test_sets_are_never_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hatrack.runs import setup
+
+    real = setup.sequence_of
+
+    def poisoned(spec: Any) -> list[Task]:
+        made = real(spec)
+        for task in made:
+            task.test = Poison()
+        return made
+
+    monkeypatch.setattr(setup, "sequence_of", poisoned)
+    plain = setup.prepare(resolve(GIVEN, list(FIXED.items())))
+    with pytest.raises(AssertionError, match="was looked at"):
+        plain.learner.learn(plain.tasks[0])  # the poison works
+    told: list[Report] = []
+    value = score(Trial(0, [resolve({**GIVEN, "seed": s}, list(FIXED.items())) for s in (0, 1)]), told.append)
+    assert [report.step for report in told] == list(range(1, 11))
+    assert [report.early for report in told] == [True] * 2 + [False] * 8
+    assert value == pytest.approx((told[4].value + told[9].value) / 2)
+
+
+def test_the_figure_is_the_accuracy_on_the_validation_samples() -> None:
+    from hatrack.runs.setup import prepare
+
+    spec = resolve({**GIVEN, "epochs": 2}, list(FIXED.items()))
+    setup = prepare(spec)
+    for task in setup.tasks:
+        setup.learner.learn(task)
+    right = total = 0.0
+    for index, task in enumerate(setup.tasks):
+        assert task.valid is not None
+        x, y = task.valid.on(setup.learner.device)
+        right += float((setup.learner.predict(x, index).argmax(1) == y).float().mean())
+        total += 1
+    assert score(Trial(0, [spec]), lambda report: False) == pytest.approx(right / total)
+
+
+def test_a_trial_stops_when_told() -> None:
+    steps: list[int] = []
+
+    def tell(report: Report) -> bool:
+        steps.append(report.step)
+        return report.step == 2
+
+    assert score(Trial(0, [resolve(GIVEN, list(FIXED.items()))]), tell) is None
+    assert steps == [1, 2]
+
+
+def test_what_is_hopeless() -> None:
+    earlier: list[Mapping[int, float]] = [{1: 0.9, 2: value} for value in (0.1, 0.2, 0.3, 0.4, 0.5)]
+    assert hopeless(Report(2, 0.29), earlier)
+    assert not hopeless(Report(2, 0.3), earlier)
+    assert not hopeless(Report(2, 0.29, early=True), earlier)
+    assert not hopeless(Report(2, 0.29), earlier[:4])  # too few to say
+    assert not hopeless(Report(3, 0.0), earlier)  # nobody has been there
+
+
+def test_the_declared_ranges_are_explored_and_what_is_set_is_not() -> None:
+    assert set(space("hat", [])) == {"lr", "s_max", "c"}
+    assert set(space("hat", ["lr", "widths"])) == {"s_max", "c"}
+    assert all(map(within, space("hat", []).values()))
+    with pytest.raises(HatrackError, match="nothing to tune of 'sgd': all that have a range are set"):
+        space("sgd", ["lr"])
+
+
+class Here:
+    """A pool of one worker, in this process."""
+
+    def __init__(self, size: int, prepare: Callable[[int], None] | None = None) -> None:
+        pass
+
+    def run(self, items: Iterable[Trial], work: Any, hear: Callable[[Trial, Any], Any]) -> Iterator[Done[Trial]]:
+        for item in items:
+            yield Done(item, work(item, lambda message, item=item: hear(item, message)))
+
+
+class Note:
+    """A teller that notes the numbers of finished trials, and stops the search after some."""
+
+    def __init__(self, stop: int | None = None) -> None:
+        self.numbers: list[int] = []
+        self.given_up = 0
+        self._stop = stop
+
+    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+        self.numbers.append(number)
+        self.given_up += value is None
+        if done == self._stop:
+            raise KeyboardInterrupt
+
+    def failed(self, number: int, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    search = Search(GIVEN, FIXED, [0], 9)
+    with pytest.raises(KeyboardInterrupt):
+        tune(search, tmp_path / "t", 1, Note(stop=3))
+    note = Note()
+    best = tune(search, tmp_path / "t", 1, note)
+    assert len(note.numbers) == 6
+    lines = table(tmp_path / "t" / "trials.csv")
+    done = [line for line in lines if line["state"] in ("complete", "pruned")]
+    assert len(done) == 9
+    assert note.given_up == sum(line["state"] == "pruned" for line in lines)
+    assert float(lines[0]["lr"]) == 0.05  # the default is tried first
+    assert best.value == max(float(line["validation_accuracy"]) for line in done if line["state"] == "complete")
+
+    study = read(best.file)
+    assert [m.label for m in study.methods] == ["sgd"]
+    assert study.methods[0].settings["lr"] == best.settings["lr"]
+    assert (study.shared["epochs"], study.shared["net.widths"], study.seeds) == (1, [8], [0])
+
+    with pytest.raises(HatrackError, match="holds a search with other settings"):
+        tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
+
+
+def test_trials_under_way_in_a_killed_process_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    search = Search(GIVEN, FIXED, [0], 2)
+
+    def die(trial: Trial, tell: Callable[[Any], Any]) -> float:
+        raise SystemExit  # as if killed: nothing is written about the trial
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hatrack.studies.tune.score", die)
+        with pytest.raises(SystemExit):
+            tune(search, tmp_path / "t", 1, Note())
+    tune(search, tmp_path / "t", 1, Note())
+    lines = table(tmp_path / "t" / "trials.csv")
+    assert [line["state"] for line in lines] == ["fail", "complete", "complete"]
+    assert lines[0]["lr"] == lines[1]["lr"]
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = "tune --method sgd --epochs 1 --set widths=[8] --seeds 0 --trials 4 --workers 2 --device cpu --out t"
+    assert main(words.split()) == 0
+    out = capsys.readouterr().out
+    assert "best validation accuracy" in out
+    assert main(["study", "t/best.toml", "--workers", "1", "--device", "cpu"]) == 0
+    assert "sgd on split-digits, tuned" in capsys.readouterr().out
