@@ -15,7 +15,8 @@ from hatrack.studies.findings import Finding
 from hatrack.studies.plan import Planned
 from report.folder import write_run
 
-TEXT = """
+TEXT = f"""
+# {"a line as long as they may well be in a study file, " * 4}
 title = "A study & its <figures>"
 source = "A paper"
 seeds = [0, 1, 2]

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors.torch import load as parse
@@ -48,15 +49,22 @@ def environment(device: torch.device) -> dict[str, str]:
 
 def save(learner: Learner, folder: Path) -> None:
     """Write `learner` to `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    snapshot(learner, folder)()
+
+
+def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
+    """Copy what there is to save, and return a function that writes it; meanwhile the learner may go on.
+
+    It must have been called before the next snapshot is taken.
+    """
     fit = learner._fit
-    files = {
-        "tasks": _store(learner, folder, "tasks", learner.finished, _finished_tensors),
-        "live": _store(learner, folder, "live", None, _live_tensors),
-    }
+    drafts = [
+        _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
+        _draft(learner, folder, "live", None, _live_tensors),
+    ]
     if fit is not None:
         key = (learner.finished, fit.place.phase, fit.best_epoch)
-        files["best"] = _store(learner, folder, "best", key, lambda _: fit.best)
+        drafts.append(_draft(learner, folder, "best", key, lambda _: fit.best))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -67,30 +75,68 @@ def save(learner: Learner, folder: Path) -> None:
         "seed": learner.seed,
         "tasks": [{"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs)} for t in learner.tasks],
         "finished": learner.finished,
-        "capacity": learner.capacities,
+        "capacity": list(learner.capacities),
         "fit": None if fit is None else fit.numbers(),
         "environment": environment(learner.device),
-        "files": files,
     }
-    atomic.write(folder / PAGE, json.dumps(page, indent=1).encode())
-    named = {f["name"] for f in files.values()} | {PAGE}
-    for path in folder.iterdir():
-        if path.name not in named and path.suffix in (".safetensors", ".tmp"):
-            path.unlink()
+
+    def write() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {draft.kind: _store(learner, folder, draft) for draft in drafts}
+        atomic.write(folder / PAGE, json.dumps(page | {"files": files}, indent=1).encode())
+        named = {f["name"] for f in files.values()} | {PAGE}
+        for path in folder.iterdir():
+            if path.name not in named and path.suffix in (".safetensors", ".tmp"):
+                path.unlink()
+
+    return write
 
 
-def _store(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> dict[str, Any]:
-    """Write one tensor file unless it is there already; `key` tells when its content cannot have changed."""
+class _Draft(NamedTuple):
+    """A tensor file to be written, or the entry of one that is there already."""
+
+    kind: str
+    key: Any
+    tensors: dict[str, Tensor]
+    order: list[str]
+    same: dict[str, str]  # names of tensors that are another one of the file
+    entry: dict[str, Any] | None
+
+
+def _draft(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> _Draft:
+    """Copy the tensors of a file, each once; `key` tells when its content cannot have changed."""
     known = learner.stored.get((folder, kind))
     if key is not None and known is not None and known[0] == key and (folder / known[1]["name"]).exists():
-        return known[1]
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in collect(learner).items()}
-    data = serialise(tensors)
+        return _Draft(kind, key, {}, [], {}, known[1])
+    copies: dict[str, Tensor] = {}
+    same: dict[str, str] = {}
+    first: dict[tuple[Any, ...], str] = {}
+    collected = collect(learner)
+    for name, tensor in collected.items():
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and place in first:
+            same[name] = first[place]
+        else:
+            first[place] = name
+            copies[name] = tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    return _Draft(kind, key, copies, list(collected), same, None)
+
+
+def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
+    """Write one tensor file unless it is there already; return what the page says of it."""
+    if draft.entry is not None:
+        return draft.entry
+    data = serialise(draft.tensors)
     digest = hashlib.sha256(data).hexdigest()
-    entry: dict[str, Any] = {"name": f"{kind}-{digest[:12]}.safetensors", "sha256": digest, "order": list(tensors)}
+    entry: dict[str, Any] = {
+        "name": f"{draft.kind}-{digest[:12]}.safetensors",
+        "sha256": digest,
+        "order": draft.order,
+        "same": draft.same,
+    }
     if not (folder / entry["name"]).exists():
         atomic.write(folder / entry["name"], data)
-    learner.stored[(folder, kind)] = (key, entry)
+    learner.stored[(folder, draft.kind)] = (draft.key, entry)
     return entry
 
 
@@ -234,7 +280,7 @@ def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: li
     try:
         tensors: dict[str, Tensor] = parse(data)
         # The file sorts its tensors, and they lie in it unaligned: both would change how sums over them round.
-        return {name: tensors[name].clone() for name in entry["order"]}
+        return {name: tensors[entry["same"].get(name, name)].clone() for name in entry["order"]}
     except Exception as error:
         raise HatrackError(f"{path} cannot be read as safetensors ({error}).") from None
 

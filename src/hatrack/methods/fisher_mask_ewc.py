@@ -33,5 +33,5 @@ class FisherMaskEWC(FisherMask, EWC):
 
     def end_task(self, feed: Feed) -> None:
         new = self.fisher(feed)
-        self.hold(self.merged(new) if self.task else new)
+        self.consolidate(new)
         self.accumulate(largest(new, self.share, self.layerwise))

@@ -29,6 +29,7 @@ from hatrack.runs.memory import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.result import assemble, dumps
 from hatrack.runs.setup import Setup
+from hatrack.runs.writer import Writer
 
 
 def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
@@ -46,7 +47,8 @@ def executing(setup: Setup, folder: Folder, listener: Listener) -> Generator[Non
     """Do the same bit by bit, so that several runs can take turns."""
     records = Records(folder.metrics)
     try:
-        yield from _learn(setup, folder, listener, records)
+        with Writer(setup.learner, folder.checkpoint) as writer:
+            yield from _learn(setup, folder, listener, records, writer)
         return _finish(setup, folder, records)
     finally:
         records.close()
@@ -62,7 +64,7 @@ def finished(folder: Folder) -> dict[str, Any] | None:
     return result
 
 
-def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -> Iterator[None]:
+def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, writer: Writer) -> Iterator[None]:
     spec, tasks, learner = setup.spec, setup.tasks, setup.learner
     began = monotonic() - records.seconds
     peak = Peak(learner.device)
@@ -70,7 +72,7 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -
     def record(epoch: Epoch) -> None:
         fields = asdict(epoch) | {"seconds": monotonic() - began}
         records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
-        learner.save(folder.checkpoint)
+        writer.save()
         listener.epoch(epoch)
 
     resumed = len(records) > 0
@@ -81,13 +83,13 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records) -
     epochs = sum(learner.method.phases(spec.epochs))
     listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
     if learner.finished == len(tasks):
-        learner.save(folder.checkpoint)  # a killed process may not have removed what its last one replaced
+        writer.save()  # a killed process may not have removed what its last one replaced
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], on_epoch=record)
         accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
         seconds = monotonic() - began
         records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
-        learner.save(folder.checkpoint)
+        writer.save()
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
         listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))

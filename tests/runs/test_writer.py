@@ -1,0 +1,56 @@
+"""Checkpoints written in the background are those of the moment they were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import hatrack
+from hatrack import Learner
+from hatrack.methods.hat import HAT
+from hatrack.nets import build
+from hatrack.runs import writer as module
+from hatrack.runs.writer import Writer
+
+
+def learner() -> Learner:
+    torch.manual_seed(0)
+    made = Learner(build("mlp", (1, 8, 8), widths=(10,)), HAT(), epochs=1, device="cpu")
+    made.learn(hatrack.tasks("split-digits", seed=0)[0])
+    return made
+
+
+class Pretend:
+    """A learner that says it is on a GPU."""
+
+    def __init__(self, real: Learner) -> None:
+        self.__dict__ = real.__dict__ | {"device": torch.device("cuda")}
+        self.finished = real.finished
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_what_is_written_is_a_copy_of_the_moment(
+    background: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hatrack.learn.state.environment", lambda device: {})
+    real = learner()
+    expected = {name: t.clone() for name, t in real.model.tensors().items()}
+    with Writer(Pretend(real) if background else real, tmp_path) as writer:  # type: ignore[arg-type]
+        writer.save()
+        with torch.no_grad():
+            for tensor in real.model.tensors().values():
+                tensor.add_(1)
+    loaded = hatrack.load(tmp_path, build("mlp", (1, 8, 8), widths=(10,)), device="cpu")
+    for name, tensor in loaded.model.tensors().items():
+        assert torch.equal(tensor, expected[name])
+
+
+def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "snapshot", lambda learner, folder: fails)
+    with pytest.raises(OSError, match="No space left"), Writer(Pretend(learner()), tmp_path) as writer:  # type: ignore[arg-type]
+        writer.save()

@@ -1,0 +1,75 @@
+"""One run of a study: started, gone on with, and waited for while another process has it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatrack.runs.folder import lock
+from hatrack.runs.spec import resolve
+from hatrack.studies import job as module
+from hatrack.studies.job import Job, Step, carry_out
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.runs.runner.write_report", lambda path: None)
+    monkeypatch.setattr(module, "POLL", 0.02)
+
+
+def job(path: Path) -> Job:
+    return Job(path, resolve({"method": "sgd", "epochs": 2, "device": "cpu"}, [("widths", [8])]))
+
+
+def test_it_says_where_it_stands(tmp_path: Path) -> None:
+    told: list[Any] = []
+    carry_out(job(tmp_path / "a"), told.append)
+    assert told[:4] == [Step(0, 5, 0), Step(0, 5, 1), Step(0, 5, 2), Step(1, 5, 0)]
+    assert told[-1] == Step(5, 5, 0)
+    assert job(tmp_path / "a").done
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
+    carry_out(job(tmp_path / "a"), lambda message: None)
+    before = (tmp_path / "a" / "result.json").stat().st_mtime_ns
+    (tmp_path / "a" / "report.html").write_text("")
+    told: list[Any] = []
+    carry_out(job(tmp_path / "a"), told.append)
+    assert (tmp_path / "a" / "result.json").stat().st_mtime_ns == before
+    assert told == []
+
+
+def test_it_waits_for_who_has_the_folder(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.mkdir()
+    (path / "spec.toml").write_text(job(path).spec.toml())
+    held = lock(path)
+    worker = threading.Thread(target=carry_out, args=(job(path), lambda message: None))
+    worker.start()
+    time.sleep(0.2)
+    assert not (path / "metrics.jsonl").exists()
+    os.close(held)
+    worker.join(timeout=60)
+    assert job(path).done
+
+
+def test_data_may_lie_elsewhere_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str | None] = []
+    real = module.prepare
+
+    def prepare(spec: Any, checkpoint: Any) -> Any:
+        given.append(spec.data)
+        return real(spec, checkpoint)
+
+    monkeypatch.setattr(module, "prepare", prepare)
+    first = job(tmp_path / "a")
+    moved = Job(first.path, first.spec.model_copy(update={"data": str(tmp_path)}))
+    first.path.mkdir()
+    (first.path / "spec.toml").write_text(first.spec.toml())
+    carry_out(moved, lambda message: None)
+    assert given == [str(tmp_path)]
