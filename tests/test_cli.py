@@ -230,7 +230,7 @@ def test_list_names_every_setting_with_its_default(capsys: pytest.CaptureFixture
     assert "widths=[2000,2000]" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["bench"], ["run", "--help"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["bench", "--help"], ["run", "--help"]])
 def test_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith("Usage: hatrack")

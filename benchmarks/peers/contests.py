@@ -16,7 +16,7 @@ _SI = Side("si", knobs=("c",), candidates=(0.1, 1.0, 10.0, 100.0, 1000.0))
 CONTESTS = (
     Contest(Side("sgd"), Side("Naive")),
     Contest(
-        Side("ewc", knobs=("lam",), candidates=(3e5, 1e6, 3e6, 1e7, 3e7)),
+        Side("ewc", {"merge": "each"}, knobs=("lam",), candidates=(1e5, 3e5, 1e6, 3e6, 1e7)),
         Side("EWC", knobs=("ewc_lambda",), candidates=(1e5, 3e5, 1e6, 3e6, 1e7)),
     ),
     Contest(_SI, Side("SI", knobs=("si_lambda",), candidates=(1.0, 10.0, 100.0, 1000.0, 10_000.0))),

@@ -59,6 +59,28 @@ def test_three_tasks_equal_the_restatement(clip: float) -> None:
         close(as_arrays(method.anchors), anchor)
 
 
+def test_each_is_one_penalty_for_every_old_task_around_its_own_weights() -> None:
+    """Steps equal those of the explicit sum over tasks, implicit as all of them: kept as one Fisher and one anchor."""
+    lam = 50.0
+    method, model = EWC(lr=LR, lam=lam, merge="each", clip=1e9), new_model(heads=(3, 3, 3, 3))
+    method.attach(model)
+    kept: list[tuple[dict, dict]] = []
+    for task in range(4):
+        x, y = samples(task, n=12)
+        stepper, p = begin(method, task, x, y), arrays(model, task)
+        for _ in range(4):
+            stepper.step(batch(x, y))
+            g = gradient(p, x, y)
+            for name in kept[0][0] if kept else ():
+                pull = sum(lam * f[name] * (p[name] - theta[name]) for f, theta in kept)
+                g[name] = (g[name] + pull) / (1 + LR * lam * sum(f[name] for f, _ in kept))
+            p = {name: v - LR * g[name] for name, v in p.items()}
+            close(arrays(model, task), p, rtol=1e-7)
+        x, y = samples(10 + task, n=30)
+        method.end_task(feed(x, y, task))
+        kept.append((fisher(arrays(model, task), x, y), arrays(model)))
+
+
 def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
     method, model = EWC(lam=30.0, lr=LR), new_model(heads=(3,))
     method.attach(model)

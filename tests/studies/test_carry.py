@@ -35,7 +35,8 @@ CPU = Machine("cpu")
 
 @pytest.fixture(autouse=True)
 def _no_run_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hatrack.runs.runner.write_report", lambda path: None)  # slow, and not the point here
+    for place in ("runs.runner", "studies.findings"):  # slow, and not the point here
+        monkeypatch.setattr(f"hatrack.{place}.write_report", lambda path: None)
 
 
 def study(text: str = TEXT) -> Study:
@@ -93,35 +94,36 @@ def test_a_study_and_going_on_with_it(tmp_path: Path) -> None:
 
 FAILING = """
 benchmarks = ["split-digits"]
-methods = ["sgd", "half"]
+methods = ["sgd", "large"]
 measures = ["acc"]
 [shared]
 epochs = 1
+[method.sgd]
 widths = [8]
-[method.half]
-use = "replay-all"
-share = 0.5
+[method.large]
+use = "ewc"
+net = "alexnet"
 """
 
 
 def test_a_failed_run_is_reported_and_stops_nobody(tmp_path: Path) -> None:
     outcome, _, _ = carried(tmp_path, FAILING)
-    sgd, half = outcome.findings
+    sgd, large = outcome.findings
     assert sgd.result is not None
-    assert half.result is None
-    assert half.reason.startswith("replay-all: share must be 1 for now")
-    assert list(outcome.reasons) == [half.run.path]
+    assert large.result is None
+    assert large.reason.startswith("alexnet takes square pictures of at least 20×20")
+    assert list(outcome.reasons) == [large.run.path]
     text = summary(outcome, tmp_path / "small")
     assert "Failed (the same command tries them again):" in text
-    assert "replay-all: share must be 1" in text
+    assert "alexnet takes square pictures" in text
     write(outcome, tmp_path / "small")
-    assert "replay-all: share must be 1" in (tmp_path / "small" / "report.html").read_text()
+    assert "alexnet takes square pictures" in (tmp_path / "small" / "report.html").read_text()
     _, engine, _ = carried(tmp_path, FAILING)
-    assert [name.split("-mlp")[0] for name in engine.given] == ["split-digits-replay-all"]
+    assert [name.rsplit("-s0", 1)[0] for name in engine.given] == ["split-digits-ewc-alexnet"]
 
 
 def test_a_surprise_leaves_its_trace_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = FAILING.replace('["sgd", "half"]', '["sgd"]').split("[method")[0]
+    text = FAILING.replace('["sgd", "large"]', '["sgd"]').split("[method.large]")[0]
     with monkeypatch.context() as patch:
         patch.setattr("hatrack.studies.job.execute", lambda *given: 1 / 0)
         outcome, _, watch = carried(tmp_path, text)

@@ -106,6 +106,8 @@ def test_the_declared_ranges_are_explored_and_what_is_set_is_not() -> None:
     assert all(map(within, space("hat", []).values()))
     with pytest.raises(HatrackError, match="nothing to tune of 'sgd': all that have a range are set"):
         space("sgd", ["lr"])
+    with pytest.raises(HatrackError, match="nothing to tune of 'random': it never trains"):
+        space("random", [])
 
 
 class Here:

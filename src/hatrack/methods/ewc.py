@@ -30,20 +30,14 @@ from hatrack.methods.hyper import hyper
 
 
 @dataclass
-class EWC(Anchored):
-    """Hold weights by the Fisher information of all tasks so far."""
+class FisherPenalty(Anchored):
+    """What ewc and online-ewc share; they differ in how the Fishers of several tasks are put together."""
 
-    name: ClassVar[str] = "ewc"
     family: ClassVar[str] = "regularisation"
-    source: ClassVar[str] = "Kirkpatrick et al. 2017"
-    summary: ClassVar[str] = "weights are held by their mean Fisher information over old tasks"
     stores: ClassVar[str] = "8·P bytes in all: Fisher and anchor"
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))
-
-    merge: str = hyper("mean", "how old tasks' penalties are merged: their mean at the last model, or each its own",
-                       choices=("mean", "each"), search=("mean", "each"))  # fmt: skip
 
     def strength(self) -> float:
         return self.lam
@@ -54,14 +48,32 @@ class EWC(Anchored):
 
     def consolidate(self, new: Mapping[str, Tensor]) -> None:
         """Add a task's Fisher to what the tasks before it left, and set the anchor."""
-        if not self.task:
+        raise NotImplementedError
+
+
+@dataclass
+class EWC(FisherPenalty):
+    """Hold weights by the Fisher information of all tasks so far."""
+
+    name: ClassVar[str] = "ewc"
+    source: ClassVar[str] = "Kirkpatrick et al. 2017"
+    summary: ClassVar[str] = "weights are held by their Fisher information over old tasks"
+
+    merge: str = hyper(
+        "mean",
+        "penalties of old tasks: their mean around the last model, or each around its own task's",
+        choices=("mean", "each"),
+        search=("mean", "each"),
+    )
+
+    def consolidate(self, new: Mapping[str, Tensor]) -> None:
+        t, old, before = self.task, self.weights, self.anchors
+        if t == 0:
             self.hold(new)
         elif self.merge == "mean":
-            t = self.task
-            self.hold({name: (f + t * self.weights[name]) / (t + 1) for name, f in new.items()})
+            self.hold({name: (f + t * old[name]) / (t + 1) for name, f in new.items()})
         else:
-            total, before = {name: self.weights[name] + f for name, f in new.items()}, self.anchors
-            self.hold(total)
+            self.hold({name: old[name] + f for name, f in new.items()})
             for name, f in new.items():
-                share = torch.where(total[name] > 0, f / total[name], 1.0)
+                share = torch.where(self.weights[name] > 0, f / self.weights[name], 1.0)
                 self.anchors[name] = torch.lerp(before[name], self.anchors[name], share)

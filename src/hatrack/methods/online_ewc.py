@@ -15,18 +15,17 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from hatrack.methods.ewc import EWC
+from hatrack.methods.ewc import FisherPenalty
 from hatrack.methods.hyper import hyper
 
 
 @dataclass
-class OnlineEWC(EWC):
+class OnlineEWC(FisherPenalty):
     """Hold weights by a running, slowly decaying sum of Fisher informations."""
 
     name: ClassVar[str] = "online-ewc"
     source: ClassVar[str] = "Schwarz et al. 2018"
     summary: ClassVar[str] = "as ewc, with a decaying sum of the tasks' Fisher information"
-    stores: ClassVar[str] = "8·P bytes in all: Fisher and anchor"
 
     gamma: float = hyper(
         0.95, "γ: what remains of the old Fisher when a task ends", low=0.0, high=1.0, search=(0.5, 1.0, "linear")
@@ -35,5 +34,6 @@ class OnlineEWC(EWC):
     def strength(self) -> float:
         return self.lam * self.gamma
 
-    def merged(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: self.gamma * self.weights[name] + f for name, f in new.items()}
+    def consolidate(self, new: Mapping[str, Tensor]) -> None:
+        old = self.weights
+        self.hold({name: self.gamma * old[name] + f for name, f in new.items()} if old else new)

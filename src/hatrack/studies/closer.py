@@ -21,7 +21,7 @@ def closer_looks(outcome: Outcome, made: Sequence[Table]) -> list[Section]:
     """Return the sections that the study's runs have something for."""
     looks = {
         "settings": ("Over the settings", [part for t in made for part in _grids(outcome, t)]),
-        "masks": ("Capacity and reuse", [part for t in made for part in _masks(t)]),
+        "masks": ("Capacity and reuse", [part for t in made for part in _masks(outcome, t)]),
         "compression": ("Compression", _compression(made)),
     }
     return [Section(anchor, name, row(*parts)) for anchor, (name, parts) in looks.items() if parts]
@@ -58,9 +58,10 @@ def _place(entry: Entry, names: Sequence[str]) -> tuple[float, ...]:
     return tuple(float(entry.point[name]) for name in names)
 
 
-def _masks(made: Table) -> list[str]:
+def _masks(outcome: Outcome, made: Table) -> list[str]:
     """Draw capacity over training and reuse between tasks, for the first seed of each method with masks."""
-    masked = {r.label: path for r in made.ours() if not _from_grid(r) and (path := _first(r, tasks=2)) is not None}
+    plain = {m.label for m in outcome.study.methods if not m.family}
+    masked = {r.label: path for r in made.ours() if r.label in plain and (path := _first(r, tasks=2)) is not None}
     if not masked:
         return []
     runs = {label: read(path) for label, path in masked.items()}
@@ -95,10 +96,6 @@ def _compression(made: Sequence[Table]) -> list[str]:
         return []
     caption = "A dot is an epoch, first seed; a triangle is the best of plain training, with all weights."
     return [figure("Accuracy against weights in use", plots.compression("Compression", dots, plain), caption)]
-
-
-def _from_grid(r: Row) -> bool:
-    return "=" in r.label
 
 
 def _first(r: Row, tasks: int) -> Path | None:

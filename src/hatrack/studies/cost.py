@@ -92,9 +92,10 @@ def _sample_epochs(spec: Spec) -> tuple[float, float]:
         samples, tasks = samples * told // tasks, told
     if spec.benchmark == "mixture":
         samples -= samples * len(spec.benchmark_options["without"] or []) // tasks
-    if METHODS[spec.method].needs_old_data:
-        samples = samples * (told + 1) // 2  # task t learns the samples of all t tasks
     method = spec.new_method()
+    if method.needs_old_data:
+        again = samples * (told - 1) // 2  # task t sees the samples of all t − 1 tasks before it
+        samples += round(method.remembered() * again)
     drops = ceil(log(method.lr / method.lr_min, method.lr_factor)) if method.lr_factor > 1 and method.lr_min > 0 else 1
     shortest = min(spec.epochs, 1 + method.lr_patience * max(1, drops))
     return float(samples * shortest), float(samples * spec.epochs)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.report import write as write_report
 from hatrack.runs.references import complete, completed, read_result
 from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Plan, Planned
@@ -27,7 +28,7 @@ class Finding:
 
 
 def gather(plan: Plan, own: Path, reasons: Mapping[Path, str], notice: Callable[[str], None]) -> list[Finding]:
-    """Return a finding for every planned run; results in the study's `own` folder are completed on disk.
+    """Return a finding for every planned run; in the study's `own` folder, results and reports are completed on disk.
 
     `reasons` says why runs failed that were tried just now. A reference that does not fit is told to `notice`.
     """
@@ -48,4 +49,5 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         return Finding(run, result)
     if whole["metrics"] != result["metrics"] and own in run.path.parents:
         complete(run.path, against)  # a reference is shared with other studies, and stays as it is
+        write_report(run.path)
     return Finding(run, whole)

@@ -24,12 +24,14 @@ from hatrack.report.parts import (
 from hatrack.studies import plots
 from hatrack.studies.carry import Outcome
 from hatrack.studies.closer import closer_looks
+from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding
 from hatrack.studies.measures import Measure
 from hatrack.studies.ranking import ranking
 from hatrack.studies.table import Table, agreement, tables
 from hatrack.studies.words import chance, number, ours, size, theirs, title
 
+LINES_AT_MOST = 20  # in one picture, before the points of a grid are left out
 MARKS = {"within": "within ✓", "above": "above ↑", "below": "below ↓", "": DASH}
 
 
@@ -39,7 +41,7 @@ def page(outcome: Outcome) -> str:
     sections = [
         Section("result", "Result", "".join(map(_result, made))),
         Section("seeds", "Seed by seed", _points(made, study.measures)),
-        Section("tasks", "Over the tasks", _over_tasks(made)),
+        Section("tasks", "Over the tasks", _over_tasks(made, study)),
         Section("ranking", "Ranking", "".join(map(_ranking, made))),
         *closer_looks(outcome, made),
         Section("cost", "Time and memory", "".join(map(_cost, made))),
@@ -132,14 +134,18 @@ def _points(made: Sequence[Table], measures: Sequence[Measure]) -> str:
     return row(*drawn) if drawn else left_out("No run has a value yet.")
 
 
-def _over_tasks(made: Sequence[Table]) -> str:
+def _over_tasks(made: Sequence[Table], study: Study) -> str:
+    grid = {m.label for m in study.methods if m.family}
+    left = grid if len(study.methods) > LINES_AT_MOST else set()  # their map says more than a hundred lines
     parts = []
     for t in made:
         for what, take, skipped in (("Average accuracy", _accuracies, ()), ("ρ", _ratios, ("joint", "random"))):
             lines = {
                 r.label: by_task
                 for r in t.ours()
-                if not any(f.run.spec.method in skipped for f in r.findings) and (by_task := _by_task(r.findings, take))
+                if r.label not in left
+                and not any(f.run.spec.method in skipped for f in r.findings)
+                and (by_task := _by_task(r.findings, take))
             }
             if lines:
                 svg = plots.over_tasks(f"{what} over tasks on {t.benchmark}", lines, zero=what == "ρ")
@@ -147,7 +153,7 @@ def _over_tasks(made: Sequence[Table]) -> str:
                     " 0: as good as joint training; −1: guessing." if what == "ρ" else " Over the tasks learned so far."
                 )
                 parts.append(figure(f"{what} on {t.benchmark}", svg, caption, half=len(lines) <= 12))
-    return row(*parts) if parts else left_out("No run of two tasks or more is finished.")
+    return row(*parts) if parts else left_out("There is no finished run of two tasks or more to draw.")
 
 
 def _accuracies(result: Mapping[str, object]) -> Sequence[float | None]:

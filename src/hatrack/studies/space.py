@@ -14,8 +14,8 @@ def space(method: str, fixed: Collection[str]) -> dict[str, Hyper]:
     """Return the hyper-parameters with a range, without those that are `fixed`."""
     declared = {name: h for name, h in hyperparameters(METHODS[method]).items() if h.search is not None}
     found = {name: h for name, h in declared.items() if name not in fixed}
-    if not found:
-        why = "all that have a range are set" if declared else "it declares no ranges"
+    if not found or not METHODS[method].trains:
+        why = "it never trains" if not METHODS[method].trains else "all that have a range are set"
         raise HatrackError(f"nothing to tune of {method!r}: {why}.")
     return found
 

@@ -1,0 +1,41 @@
+"""Sides are timed in turns, and ratios are taken within a round."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hatrack.bench import timing
+from hatrack.bench.timing import interleave, repeated
+
+CPU = torch.device("cpu")
+
+
+def test_ratios_are_taken_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(timing, "perf_counter", lambda: now)
+    calls: list[str] = []
+
+    def side(name: str, seconds: list[float]) -> object:
+        taken = iter(seconds)
+
+        def call() -> None:
+            nonlocal now
+            calls.append(name)
+            now += next(taken)
+
+        return call
+
+    # The machine is slow in the second round: only a ratio within a round says that b takes twice as long.
+    sides = {"a": (side("a", [9, 1, 5, 1]), 2), "b": (side("b", [9, 2, 10, 2]), 1)}
+    first, second = interleave(sides, 3, CPU, warm=1)  # type: ignore[arg-type]
+    assert calls == ["a", "b"] * 4
+    assert first.milliseconds == pytest.approx(500)  # 1 s for 2 steps
+    assert second.milliseconds == pytest.approx(2000)
+    assert second.ratio == pytest.approx(4)
+
+
+def test_a_step_is_repeated() -> None:
+    done: list[int] = []
+    repeated(lambda: done.append(1), 3)()
+    assert len(done) == 3
