@@ -45,7 +45,8 @@ SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("split-mnist", "lwf"): {"lam": 0.1},  # of 0.1, 0.5, 2
     ("permuted-digits", "lwf"): {"lam": 0.1},
     ("split-mnist", "tag"): {"lr": 1e-4},  # of 1e-4 and 2.5e-4
-    ("split-mnist", "ucl"): {"lr_rho": 0.02},  # of 0.001 and 0.02, and lr 0.001 and 0.005
+    # of lr 0.001, 0.005; lr_rho 0.001, 0.01, 0.02; beta 2e-4, 0.002, 0.03
+    ("split-mnist", "ucl"): {"lr_rho": 0.02, "beta": 0.002},
     ("permuted-digits", "ucl"): {"lr": 0.005, "lr_rho": 0.02},
     ("permuted-digits", "imm-mean"): {"lam": 10.0},  # of 1e-4, 0.01, 0.1, 1, 10
 }

@@ -13,8 +13,8 @@ from hatrack.studies.plan import Places, plan
 
 HOW = (
     "Times: plain SGD timed here on each network × the samples of all runs, references included; from no progress "
-    "after the first epoch to all epochs allowed. Most methods take about half as long again. Fewer runs: --methods, "
-    "--seeds."
+    "after the first epoch to all epochs allowed. What a method takes beyond plain SGD comes on top. Fewer runs: "
+    "--methods, --seeds."
 )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
+from hatrack.studies.cohorts import Group, each, grouped, work_together
 from hatrack.studies.job import Job, carry_out
 from hatrack.studies.pool import Done, Pool
 
@@ -24,15 +26,27 @@ class Engine(Protocol):
 
 
 class Local:
-    """Processes on this machine: on CPUs one thread each, on GPUs in turn."""
+    """Processes on this machine: on CPUs one thread each, on GPUs one each, seeds side by side."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
 
     def run(self, jobs: Sequence[Job], hear: Hear) -> Iterator[Done[Job]]:
         """Carry the jobs out in the order given."""
-        size = self._workers if self._workers is not None else default_workers(jobs[0].spec.device)
-        yield from Pool(min(size, len(jobs)), settle).run(jobs, work, hear)
+        device = jobs[0].spec.device
+        size = self._workers if self._workers is not None else default_workers(device)
+        if not device.startswith("cuda"):
+            yield from Pool(min(size, len(jobs)), settle).run(jobs, work, hear)
+            return
+        groups = grouped(jobs)
+        for done in Pool(min(size, len(groups)), settle).run(groups, work, partial(_hear, hear)):
+            yield from each(done)
+
+
+def _hear(hear: Hear, group: Group, said: Any) -> Any:
+    """Pass on what a run of a group says; a line of the log belongs to the first."""
+    place, message = said if isinstance(said, tuple) else (0, said)
+    return hear(group.jobs[place], message)
 
 
 def default_workers(device: str) -> int:
@@ -53,8 +67,8 @@ def settle(number: int) -> None:
         torch.cuda.set_device(number % torch.cuda.device_count())
 
 
-def work(job: Job, tell: Callable[[Any], Any]) -> None:
-    """Carry out a job; warnings of the library and lines of its log become lines that `tell` hears."""
+def work(item: Job | Group, tell: Callable[[Any], Any]) -> Any:
+    """Carry out a job or a group; warnings of the library and lines of its log become lines that `tell` hears."""
     import logging
     import warnings
 
@@ -78,6 +92,6 @@ def work(job: Job, tell: Callable[[Any], Any]) -> None:
                     before(message, category, *rest, **more)
 
             warnings.showwarning = show
-            carry_out(job, tell)
+            return work_together(item, tell) if isinstance(item, Group) else carry_out(item, tell)
     finally:
         log.removeHandler(handler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from hatrack.learn.fit import Epoch
 from hatrack.runs import folder, spec
 from hatrack.runs.folder import Folder, InUse
 from hatrack.runs.listener import Outcome, Plan
-from hatrack.runs.runner import execute, finished
+from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.tensorboard import with_events
@@ -51,12 +51,18 @@ class Step:
 
 def carry_out(job: Job, tell: Callable[[Any], Any]) -> None:
     """Do what is left of a run; `tell` hears a `Step` after every epoch."""
+    for _ in carrying(job, tell):
+        pass
+
+
+def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
+    """Do the same bit by bit, so that several runs can take turns."""
     with _opened(job) as opened:
         if finished(opened) is not None:
             return
         # The data may lie elsewhere on this machine than where the run was begun.
         whole = spec.read(opened.spec).model_copy(update={"data": job.spec.data})
-        execute(prepare(whole, opened.checkpoint), opened, with_events(_Relay(tell), job.tensorboard))
+        yield from executing(prepare(whole, opened.checkpoint), opened, with_events(_Relay(tell), job.tensorboard))
 
 
 def _opened(job: Job) -> Folder:
