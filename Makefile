@@ -20,8 +20,9 @@ $(VENV)/.dev: $(BIN)/hatrack
 run: $(BIN)/hatrack
 	$(BIN)/hatrack run
 
+# Two processes with a thread each: the tests are many and small.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow

@@ -53,6 +53,7 @@ class Engine:
         self.steps = feed.steps(size)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
+        self._done: Counter[int] = Counter()  # steps so far, by batch size
         self._lock = stepper.method.lock
         self.name = name
         cuda = stepper.method.model.device.type == "cuda"
@@ -68,7 +69,6 @@ class Engine:
         device = self.stepper.method.model.device
         self._order = torch.zeros(len(self.feed), dtype=torch.long, device=device)
         self._within = torch.arange(self.size, device=device)
-        self._done: Counter[int] = Counter()  # steps so far, by batch size
         self._stream = torch.cuda.Stream(device) if cuda else None
         for group in self.stepper.optimizer.param_groups:
             if "capturable" in group and cuda:
@@ -81,6 +81,7 @@ class Engine:
             self._lock = self.stepper.method.lock
             self._graphs.clear()
             self._compiled.clear()
+            self._done.clear()
         if self.name == "eager":
             for done, batch in enumerate(self.feed.batches(self.size, generator), start=1):
                 self.stepper.step(batch)
