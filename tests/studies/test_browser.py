@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from browser import chromium, look
+from browser import look
 from hatrack.studies.report import write
 
 from .made_up import GRID, SINGLE, TEXT, outcome
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 POINTS = ["acc on split-digits", "rho on split-digits", "rho@2 on split-digits"]

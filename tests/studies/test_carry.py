@@ -125,7 +125,7 @@ def test_a_failed_run_is_reported_and_stops_nobody(tmp_path: Path) -> None:
 def test_a_surprise_leaves_its_trace_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = FAILING.replace('["sgd", "large"]', '["sgd"]').split("[method.large]")[0]
     with monkeypatch.context() as patch:
-        patch.setattr("hatrack.studies.job.execute", lambda *given: 1 / 0)
+        patch.setattr("hatrack.studies.job.executing", lambda *given: 1 / 0)
         outcome, _, watch = carried(tmp_path, text)
     assert list(watch.ended.values()) == ["ZeroDivisionError: division by zero"]
     [trace] = (tmp_path / "small" / "failures").iterdir()

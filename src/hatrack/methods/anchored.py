@@ -42,12 +42,19 @@ class Pull:
         self._anchors = list(anchors.values())
         self._k: Any = [k if isinstance(k, float) else k[name] for name in anchors]
         self._damping: Any = [1 / (1 + lr * each) for each in self._k]
+        self._found: list[Tensor] | None = None
 
     @torch.no_grad()
     def value(self) -> Tensor:
         """Return the penalty, without a graph."""
+        off, pulls = self._towards()
+        self._found = pulls  # the gradients that follow in this step need them too
+        return 0.5 * torch.stack([torch.dot(o.flatten(), p.flatten()) for o, p in zip(off, pulls, strict=True)]).sum()
+
+    def _towards(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return θ − θ* and k·(θ − θ*)."""
         off: Any = torch._foreach_sub(self._parameters, self._anchors)
-        return 0.5 * torch.stack([(k * o * o).sum() for k, o in zip(self._k, off, strict=True)]).sum()
+        return off, list(torch._foreach_mul(off, self._k))
 
     @torch.no_grad()
     def on_gradients(self) -> None:
@@ -55,10 +62,10 @@ class Pull:
         moved = [i for i, p in enumerate(self._parameters) if p.grad is not None]
         if not moved:
             return
+        pulls = self._towards()[1] if self._found is None else self._found
+        self._found = None
         gradients: Any = [self._parameters[i].grad for i in moved]
-        off: Any = torch._foreach_sub([self._parameters[i] for i in moved], [self._anchors[i] for i in moved])
-        torch._foreach_mul_(off, [self._k[i] for i in moved])
-        torch._foreach_add_(gradients, off)
+        torch._foreach_add_(gradients, [pulls[i] for i in moved])
         torch._foreach_mul_(gradients, [self._damping[i] for i in moved])
 
 
