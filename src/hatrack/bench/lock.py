@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
-from hatrack.bench.sides import BATCH, Case, alone
-from hatrack.bench.timing import interleave, machine
+from hatrack.bench.sides import BATCH, Case, Member, alone
+from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.data.feed import Feed
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
 from hatrack.masks.lock import Lock
 from hatrack.methods.sgd import SGD
 
+STEPS = 10  # of the lock alone
 OPEN = 0.5  # share of the units that count as taken: a quarter of the weights between them is locked
 
 
@@ -35,11 +36,11 @@ def _adam(parameters: Sequence[Tensor]) -> Optimizer:
     return Adam(parameters, lr=1e-5, fused=True)
 
 
-def lock_table(device: str = "auto", engine: str = "auto", rounds: int = 15) -> str:
+def lock_table(device: str = "auto", engine: str = "auto", rounds: int = 60) -> str:
     """Return the table as text."""
     where = pick_device(device)
     chosen = resolve_engine(engine, where)
-    steps = 3 if where.type == "cpu" else 100
+    steps = 1 if where.type == "cpu" else 100
     lines = [
         f"AlexNet-like net, batch {BATCH}, {chosen}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"
     ]
@@ -52,4 +53,22 @@ def lock_table(device: str = "auto", engine: str = "auto", rounds: int = 15) -> 
         }
         timings = interleave(sides, rounds, where, warm=2)
         lines += [f"{t.side:<28}{t.milliseconds:>9.2f} ms a step{t.ratio:>9.3f} × without" for t in timings]
+        alone_ms = _own_milliseconds(locked, where, rounds)
+        share = alone_ms / timings[0].milliseconds
+        lines.append(f"{'its operations by themselves':<28}{alone_ms:>9.2f} ms a step{1 + share:>9.3f} × without")
     return "\n".join(lines)
+
+
+def _own_milliseconds(case: Case, device: torch.device, rounds: int) -> float:
+    """Time what the lock does in a step and nothing else: steadier than the difference of two long steps."""
+    member = Member(case, device, 1)
+    for _ in member.epoch():
+        pass
+    lock = member.method.lock
+    assert lock is not None
+
+    def step() -> None:
+        lock.on_gradients()
+        lock.after_step()
+
+    return interleave({"lock": (repeated(step, STEPS), STEPS)}, rounds, device)[0].milliseconds

@@ -10,11 +10,11 @@ from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD
 
 
-def step_table(device: str = "auto", engine: str = "auto", rounds: int = 15) -> str:
+def step_table(device: str = "auto", engine: str = "auto", rounds: int = 60) -> str:
     """Return the table as text."""
     where = pick_device(device)
     chosen = resolve_engine(engine, where)
-    steps = 3 if where.type == "cpu" else 100
+    steps = 1 if where.type == "cpu" else 100
     cases = {
         "plain SGD": Case(lambda: SGD(lr=1e-4), 0, chosen),
         "HAT, first task": Case(lambda: HAT(lr=1e-4), 0, chosen),

@@ -28,7 +28,8 @@ def interleave(
     """
     times: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(warm + rounds):
-        for side, (call, steps) in sides.items():
+        # Every other round backwards: what comes later in a round may find the machine warmer, or busier.
+        for side, (call, steps) in list(sides.items())[:: 1 if turn % 2 == 0 else -1]:
             wait(device)
             start = perf_counter()
             call()
