@@ -47,7 +47,7 @@ def launch(words: list[str], folder: Path, processes: int) -> subprocess.Complet
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
-        [*start, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        [*start, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=1500, check=False
     )
 
 

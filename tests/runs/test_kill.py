@@ -29,7 +29,7 @@ def test_killed_and_resumed_is_as_good_as_undisturbed(tmp_path: Path, kind: str,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

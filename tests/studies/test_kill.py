@@ -79,7 +79,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
     whole.mkdir()
     cut.mkdir()
     process = start(whole)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=1500)
     assert process.returncode == 0, err
 
     # One worker is killed in the middle: the study notices, and the run goes on with a new one.
@@ -98,7 +98,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
 
     finished = {p: p.stat().st_mtime_ns for p in (cut / "studies").rglob("result.json")}
     process = start(cut)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=1500)
     assert process.returncode == 0, err
     assert outcomes(cut) == outcomes(whole)
     assert {p: p.stat().st_mtime_ns for p in finished} == finished
