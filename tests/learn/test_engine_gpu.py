@@ -28,18 +28,18 @@ def mlp(dropout: float = 0.0) -> nn.Module:
 
 
 def taught(
-    method: str, engine: str, seed: int = 0, dropout: float = 0.0, epochs: int = 25, **options: object
+    method: str, engine: str, seed: int = 0, dropout: float = 0.0, epochs: int = 25, tasks: int = 2, **options: object
 ) -> Learner:
     learner = Learner(
         mlp(dropout),
         METHODS[method](),
-        epochs=25,
+        epochs=epochs,
         seed=seed,
         device="cuda",
         engine=engine,
         **options,  # type: ignore[arg-type]
     )
-    for task in hatrack.tasks("split-digits", seed=0)[:2]:
+    for task in hatrack.tasks("split-digits", seed=0)[:tasks]:
         learner.learn(task)
     return learner
 
@@ -58,8 +58,8 @@ def assert_close(a: Learner, b: Learner, within: float) -> None:
 def test_hat_has_the_same_weights_after_a_hundred_steps(engine: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", EngineWarning)
-        made = taught("hat", engine, precision="float32")  # 25 epochs of 4 and 5 steps, two tasks
-    assert_close(made, taught("hat", "eager", precision="float32"), 1e-5)
+        made = taught("hat", engine, precision="float32", tasks=1)  # 25 epochs of 4 steps
+    assert_close(made, taught("hat", "eager", precision="float32", tasks=1), 1e-5)
     assert made.verify().ok
 
 

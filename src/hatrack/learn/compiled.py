@@ -1,10 +1,10 @@
-"""A step's evaluation (loss, backward, gradient edits, clip) as one piece of generated code.
+"""A step (loss, backward, gradient edits, clip, plain SGD's update) as one piece of generated code.
 
-The evaluation is run once under a tracer that writes down every operation, backward and edits included, whatever
-Python led to them: hooks, swapped weights, a method's own rules. Tensors it finds lying about (parameters, masks,
-samples, the clock) become inputs, so that the same code serves every task and every seed with the same shapes; it is
-handed to torch.compile once. The optimiser is left outside: torch's fused ones are a single kernel already, and
-their learning rate may change.
+The step is run once under a tracer that writes down every operation, backward and edits included, whatever Python led
+to them: hooks, swapped weights, a method's own rules. Tensors it finds lying about (parameters, masks, samples, the
+clock, the learning rate) become inputs, so that the same code serves every task and every seed with the same shapes;
+it is handed to torch.compile once. With plain SGD the update is part of it, so that edits, clip and update pass over
+the gradients together; other optimisers follow the gradients that the code leaves behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hatrack.data.feed import Batch
-from hatrack.learn.step import Stepper
+from hatrack.learn.rewrites import REWRITES
+from hatrack.learn.step import Stepper, clip_traced, plain
 from hatrack.nets.precision import Precision
 
 BACKEND = "inductor"
@@ -26,35 +27,43 @@ _KNOWN: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
 class Compiled:
-    """Compiled code with the tensors of one task as its inputs."""
+    """Compiled code with the tensors of one task as its inputs; `moved`: parameters whose gradients it leaves."""
 
-    def __init__(
-        self, code: Callable[..., Any], inputs: list[Tensor], moved: list[Tensor], precision: Precision
-    ) -> None:
-        self._code, self._inputs, self._moved, self._precision = code, inputs, moved, precision
+    def __init__(self, code: Callable[..., Any], inputs: list[Tensor], moved: list[Tensor], stepper: Stepper) -> None:
+        self._code, self._inputs, self._moved, self._stepper = code, inputs, moved, stepper
 
     @classmethod
     def trace(cls, stepper: Stepper, batch: Callable[[], Batch]) -> tuple[Compiled, Tensor]:
-        """Evaluate a batch for real, gradients left in place; return that evaluation as code, and its loss."""
+        """Do a step for real, or its evaluation; return it as code, and its loss."""
         outcome: list[Tensor] = []
 
-        def evaluate() -> list[Tensor]:
-            outcome.append(stepper.evaluate(batch(), ask=False))
+        def step() -> list[Tensor]:
+            outcome.append(stepper.evaluate(batch(), clip_traced))
+            if plain(stepper.optimizer):
+                stepper.descend()
             return [outcome[0], *(p.grad for p in stepper.parameters if p.grad is not None)]
 
-        traced = make_fx(evaluate)()
+        rounded = stepper.method.model.precision.rounded
+        traced = make_fx(step, decomposition_table=REWRITES if rounded else {})()
         moved = [p for p in stepper.parameters if p.grad is not None]
         inputs = _lift(traced)
-        return cls(_compile(traced, inputs), inputs, moved, stepper.method.model.precision), outcome[0]
+        return cls(_compile(traced, inputs, stepper.method.model.precision), inputs, moved, stepper), outcome[0]
 
     def __call__(self) -> Tensor:
-        """Evaluate the batch that the clock points at; leave gradients behind and return the loss."""
-        with torch.no_grad(), self._precision.products():
+        """Do the batch that the clock points at; return the loss."""
+        with torch.no_grad(), self._stepper.method.model.precision.products():
             evaluated: list[Tensor] = self._code(*self._inputs)
         loss, *gradients = evaluated
         for parameter, gradient in zip(self._moved, gradients, strict=True):
             parameter.grad = gradient
         return loss
+
+    def finish(self, loss: Tensor) -> None:
+        """Leave to the optimiser what the code has not done, and end the step."""
+        if self._moved:
+            self._stepper.move(loss)
+        else:
+            self._stepper.settle(loss)
 
 
 def _lift(traced: fx.GraphModule) -> list[Tensor]:
@@ -75,14 +84,21 @@ def _lift(traced: fx.GraphModule) -> list[Tensor]:
     return inputs
 
 
-def _compile(traced: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+def _compile(traced: fx.GraphModule, inputs: list[Tensor], precision: Precision) -> Callable[..., Any]:
     """Compile code that was not met before."""
     kinds = [(tuple(t.shape), t.stride(), t.dtype, t.device) for t in inputs]
-    key = (traced.code, *kinds)
+    key = (traced.code, precision.name, *kinds)
     if key not in _KNOWN:
         run: Callable[..., Any] = fx.GraphModule({}, traced.graph)
-        _KNOWN[key] = _quiet(torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND))
+        _KNOWN[key] = _quiet(
+            torch.compile(run, fullgraph=True, dynamic=False, backend=BACKEND, options=_options(precision))
+        )
     return _KNOWN[key]
+
+
+def _options(precision: Precision) -> dict[str, Any] | None:
+    """Return advice to the compiler: on tensor cores convolutions want their channels last."""
+    return {"force_layout_optimization": True} if precision.rounded and BACKEND == "inductor" else None
 
 
 def _quiet(code: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
 """Engines: how the steps of an epoch are carried out.
 
 eager     one operation after the other, as written
-compiled  loss, backward, gradient edits and clip in one piece of generated code (see compiled.py); on a CUDA device
-          the step around it is a CUDA graph as well
+compiled  loss, backward, gradient edits, clip and plain SGD's update in one piece of generated code (see compiled.py);
+          on a CUDA device the step around it is a CUDA graph as well
 graph     the whole step as one CUDA graph: gather, forward, loss, backward, edits, lock, clip, optimiser, clamp,
           running statistics, and the clock that s is taken from, which the graph itself advances
 
@@ -131,14 +131,16 @@ class Engine:
         known = self._compiled.get(count)
         try:
             if known is None:
-                self._compiled[count], loss = Compiled.trace(self.stepper, lambda: self._batch(count))
+                known, loss = Compiled.trace(self.stepper, lambda: self._batch(count))
+                self._compiled[count] = known
             else:
                 loss = known()
         except Exception as error:  # whatever the compiler stumbles over, the step can be done without it
             why = f"its step cannot be compiled ({type(error).__name__}: {_line(error)})"
             self._fall_back("graph" if self._recorded else "eager", why)
-            loss = self.stepper.evaluate(self._batch(count))
-        self.stepper.move(loss)
+            self.stepper.step(self._batch(count))
+        else:
+            known.finish(loss)
 
     def _record(self, count: int) -> torch.cuda.CUDAGraph | None:
         """Record a step on the current stream without running it."""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, Optimizer
+from torch.optim import LBFGS, SGD, Optimizer
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
@@ -15,21 +15,32 @@ from hatrack.learn.parallel import Crew, crew
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
+Clip: TypeAlias = Callable[[Sequence[Tensor], float], None]
 
 
-def clip(gradients: Sequence[Tensor], limit: float, ask: bool = True) -> None:
-    """Scale gradients so that their common norm is at most `limit`, without asking the device for a number.
+def clip(gradients: Sequence[Tensor], limit: float) -> None:
+    """Scale gradients so that their common norm is at most `limit`, without asking a device for a number.
 
-    On a CPU, where a number costs nothing, the scaling is left out when there is nothing to scale; `ask=False` keeps
-    to the one path that holds for every batch, which is what a step that is traced needs.
+    On a CPU, where a number costs nothing, the scaling is left out when there is nothing to scale.
     """
     everything: Any = list(gradients)
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(everything)))
-    if ask and norm.device.type == "cpu" and bool(norm <= limit):
+    if norm.device.type == "cpu" and bool(norm <= limit):
         return
+    torch._foreach_mul_(everything, _shrinkage(norm, limit))
+
+
+def clip_traced(gradients: Sequence[Tensor], limit: float) -> None:
+    """Do the same in single operations and for any batch, as a compiler likes it: it fuses them with what is around."""
+    squares = [g.square().sum() for g in gradients]
+    scale = _shrinkage(torch.sqrt(sum(squares[1:], start=squares[0])), limit)
+    for gradient in gradients:
+        gradient.mul_(scale)
+
+
+def _shrinkage(norm: Tensor, limit: float) -> Tensor:
     # A norm that is not finite scales nothing: zeros, those of locked entries above all, must stay zeros.
-    scale = torch.where(torch.isfinite(norm), torch.clamp(limit / (norm + 1e-6), max=1.0), 1.0)
-    torch._foreach_mul_(everything, scale)
+    return torch.where(torch.isfinite(norm), torch.clamp(limit / (norm + 1e-6), max=1.0), 1.0)
 
 
 class Stepper:
@@ -39,6 +50,7 @@ class Stepper:
         self.method = method
         self.optimizer = optimizer
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
+        self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.crew = crew()
         if self.crew is not None and not method.shares_batches:
             raise HatrackError(
@@ -54,16 +66,17 @@ class Stepper:
         self.method.train_mode()
         self.method.clock.start(steps)
         self.loss.zero_()
+        self.lr.fill_(float(self.optimizer.param_groups[0]["lr"]))
 
     def step(self, batch: Batch) -> None:
         """Move the parameters by one batch."""
         if isinstance(self.optimizer, LBFGS):  # evaluates the loss as often as its line search likes
             loss: Any = self.optimizer.step(lambda: self.evaluate(batch))
-            self._settle(loss)
+            self.settle(loss)
         else:
             self.move(self.evaluate(batch))
 
-    def evaluate(self, batch: Batch, ask: bool = True) -> Tensor:
+    def evaluate(self, batch: Batch, clip: Clip = clip) -> Tensor:
         """Leave edited and clipped gradients behind, and return the loss."""
         weight = 1.0
         if self.crew is not None:
@@ -77,7 +90,7 @@ class Stepper:
             else:
                 loss = self._sum(loss, weight, self.crew)
             self.method.after_backward()
-        clip([p.grad for p in self.parameters if p.grad is not None], self.method.clip, ask)
+        clip([p.grad for p in self.parameters if p.grad is not None], self.method.clip)
         return loss.detach()
 
     def _sum(self, loss: Tensor, weight: float, crew: Crew) -> Tensor:
@@ -98,9 +111,18 @@ class Stepper:
     def move(self, loss: Tensor) -> None:
         """Let the optimiser follow the gradients that `evaluate` left behind."""
         self.optimizer.step()
-        self._settle(loss)
+        self.settle(loss)
 
-    def _settle(self, loss: Tensor) -> None:
+    @torch.no_grad()
+    def descend(self) -> None:
+        """Do what plain SGD does, θ ← θ − lr·g, with lr as a tensor and in single operations (see `clip_traced`)."""
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.sub_(self.lr * parameter.grad)
+                parameter.grad = None
+
+    def settle(self, loss: Tensor) -> None:
+        """End a step whose parameters have moved."""
         self.method.after_step()
         self.loss.add_(loss.detach())
 
@@ -108,6 +130,14 @@ class Stepper:
         """Multiply every group's learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] *= ratio
+
+
+def plain(optimizer: Optimizer) -> bool:
+    """Whether the optimiser does θ ← θ − lr·g and nothing else."""
+    extras = ("momentum", "weight_decay", "nesterov", "maximize", "differentiable")
+    watched = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks or "step" in vars(optimizer)
+    groups = optimizer.param_groups
+    return type(optimizer) is SGD and not watched and len(groups) == 1 and not any(groups[0][key] for key in extras)
 
 
 def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:

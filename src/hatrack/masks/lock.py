@@ -46,7 +46,8 @@ class Lock:
                 self._soft.append((parameter, (1 - amount).to(parameter.dtype).contiguous()))
             if bool(kept.any()):
                 words = _bits(parameter.detach())
-                free = torch.where(kept, torch.zeros_like(words), ~torch.zeros_like(words))
+                # In single bytes, −1 or 0, where they are extended on the way to the arithmetic: less to read.
+                free = kept.to(torch.int8 if kept.is_cuda else words.dtype) - 1
                 self._kept.append(_Kept(parameter, free, words & ~free))
 
     def trust(self, optimizer: Optimizer) -> None:

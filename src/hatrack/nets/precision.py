@@ -28,6 +28,11 @@ class Precision:
             raise unknown("precision", name, PRECISIONS)
         self.name, self._device = name, device
 
+    @property
+    def rounded(self) -> bool:
+        """Whether inner products run on a CUDA device's tensor cores, in fewer bits than float32's."""
+        return self._device.type == "cuda" and self.name != "float32"
+
     def casts(self) -> AbstractContextManager[object]:
         """Return the autocast for a forward pass."""
         if self.name != "bf16":
@@ -41,10 +46,9 @@ class Precision:
         if self._device.type != "cuda":
             yield
             return
-        wanted = self.name != "float32"
         matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         before = matmul.allow_tf32, cudnn.allow_tf32
-        matmul.allow_tf32, cudnn.allow_tf32 = wanted, wanted
+        matmul.allow_tf32 = cudnn.allow_tf32 = self.rounded
         try:
             yield
         finally:
