@@ -3,8 +3,8 @@
     python benchmarks/peers/speed.py [--rounds 15] [--steps 5] [--table FILE]
 
 Network: an MLP 784-2000-2000 with a head of 5 classes a task, batch 64, plain SGD, second task, on noise, one thread:
-the largest that hat-cl runs (flatten and depthwise convolutions raise there). Environments: setup.sh and
-setup-hat-cl.sh; a side whose environment is missing is left out and named.
+the largest that hat-cl runs (flatten and depthwise convolutions raise there). Environments: setup.sh,
+setup-hat-cl.sh and setup-clarena.sh; a side whose environment is missing is left out and named.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from statistics import median
 from typing import IO
 
 HERE = Path(__file__).parent
-AVALANCHE, HAT_CL = (HERE / f".venv-{name}" / "bin" / "python" for name in ("avalanche", "hat-cl"))
+AVALANCHE, HAT_CL, CLARENA = (HERE / f".venv-{name}" / "bin" / "python" for name in ("avalanche", "hat-cl", "clarena"))
 SIDES = {
     "plain torch loop": (Path(sys.executable), "our_steps.py", "plain"),
     "hatrack sgd": (Path(sys.executable), "our_steps.py", "sgd"),
     "hatrack hat": (Path(sys.executable), "our_steps.py", "hat"),
     "hatrack ewc": (Path(sys.executable), "our_steps.py", "ewc"),
     "hat-cl HAT": (HAT_CL, "hat_cl_steps.py", ""),
+    "CLArena HAT": (CLARENA, "clarena_steps.py", ""),
     "Avalanche Naive": (AVALANCHE, "avalanche_steps.py", "naive"),
     "Avalanche EWC": (AVALANCHE, "avalanche_steps.py", "ewc"),
 }

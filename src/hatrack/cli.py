@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hatrack import __version__, cli_studies
+from hatrack import __version__, cli_studies, processes
 from hatrack.errors import HatrackError
 from hatrack.show.notices import show_notices
 from hatrack.show.usage import UsageError, restated
@@ -65,6 +64,8 @@ def run(
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
     given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
     sets = [values.parse(word) for word in settings or []]
+    if seeds is not None:
+        processes.refuse_several("--seeds")
     if seeds is None:
         resolved = spec.resolve(given | _joined(device), sets)
         setup = prepare(resolved)
@@ -189,9 +190,12 @@ def bench_growth(device: Device = "auto", engine: Engine = "auto") -> None:
 
 def _joined(device: str | None) -> dict[str, str]:
     """Join the other processes where torchrun started several; return the device that falls to this one."""
-    from hatrack.learn.parallel import join, launched
+    if not processes.several():
+        return {}
+    from hatrack.learn.learner import pick_device
+    from hatrack.learn.parallel import join
 
-    return {"device": join(device)} if launched() else {}
+    return {"device": join(pick_device(device or "auto").type == "cuda")}
 
 
 def _carry_out(setup: Any, folder: Any, events: bool) -> None:
@@ -281,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
-    if _silent():
+    if not processes.speaks():
         warnings.simplefilter("ignore")
     else:
         show_notices()
@@ -302,15 +306,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             leave()
 
 
-def _silent() -> bool:
-    """Return whether this is one of several processes of torchrun, and not the one that speaks."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and int(os.environ.get("RANK", "0")) > 0
-
-
 def _complain(line: str, code: int) -> int:
     if code == 130 and sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal has written ^C
-    if not _silent():
+    if processes.speaks():
         print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
     return code
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hatrack.errors import HatrackError
+from hatrack.processes import refuse_several
 
 if TYPE_CHECKING:
     from hatrack.studies.engine import Engine
@@ -52,6 +53,7 @@ def study(
     from hatrack.studies.report import write
     from hatrack.studies.text import summary
 
+    refuse_several("study")
     chosen = find(file).with_settings(dict(parse(word) for word in settings or []))
     chosen = chosen.narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     folder = out if out is not None else Path("studies") / chosen.name
@@ -94,6 +96,7 @@ def tune(
     from hatrack.studies.tune import Search
     from hatrack.studies.tune import tune as carry_out
 
+    refuse_several("tune")
     given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
     given |= {"device": device, "data": data}
     fixed = dict(parse(word) for word in settings or [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 import hatrack
 from hatrack import HatrackError, Learner, Task
 from hatrack.learn import compiled
-from hatrack.learn.cohort import together
+from hatrack.learn.cohort import Lane, take_turns, together
 from hatrack.learn.engine import PAUSE, WARM, EngineWarning, resolve_engine
 from hatrack.methods import METHODS
 from hatrack.methods.hat import HAT
@@ -174,6 +174,19 @@ def test_a_cohort_ends_where_each_would_alone(method: str) -> None:
     assert turns[:6] == [0, 1, 2, 0, 1, 2]
     for a, b in zip(alone, beside, strict=True):
         assert_same(a, b)
+
+
+def test_only_so_many_have_their_turns_at_once() -> None:
+    turns: list[int] = []
+
+    def member(i: int) -> Iterator[None]:
+        for _ in range(2):
+            turns.append(i)
+            yield
+
+    ends = list(take_turns(((Lane(CPU), member(i)) for i in range(4)), at_once=2))
+    assert turns == [0, 1, 0, 1, 2, 3, 2, 3]
+    assert ends == [(i, None) for i in range(4)]
 
 
 def test_a_member_that_fails_does_not_stop_the_others() -> None:

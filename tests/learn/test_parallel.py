@@ -21,14 +21,15 @@ import os, sys
 import torch
 from safetensors.torch import save_file
 import hatrack
-from hatrack.learn.parallel import join, launched, leave
+from hatrack.learn.parallel import join, leave
 from hatrack.methods import METHODS
 from hatrack.nets import build
+from hatrack.processes import several
 
 method, out = sys.argv[1:]
-rank = os.environ.get("RANK", "0") if launched() else "alone"
-if launched():
-    assert join("cpu") == "cpu"
+rank = os.environ.get("RANK", "0") if several() else "alone"
+if several():
+    assert join(cuda=False) == "cpu"
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = build("mlp", (1, 8, 8), widths=(24, 24), dropout=0.0, input_dropout=0.0)

@@ -54,3 +54,23 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path, monkeypatch
     monkeypatch.setattr(module, "snapshot", lambda learner, folder: fails)
     with pytest.raises(OSError, match="No space left"), Writer(Pretend(learner()), tmp_path) as writer:  # type: ignore[arg-type]
         writer.save()
+
+
+def test_epochs_shorter_than_the_pace_are_left_out_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    saved: list[float] = []
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "snapshot", lambda learner, folder: lambda: saved.append(now[0]))
+    real = learner()
+    with Writer(Pretend(real), tmp_path) as writer:  # type: ignore[arg-type]
+        for now[0] in (10.0, 10.4, 10.9, 11.0, 11.5):
+            writer.save_epoch()
+            writer.wait()
+        writer.save()  # a finished task is saved whenever it ends
+    assert saved == [10.0, 11.0, 11.5]
+    with Writer(real, tmp_path) as writer:
+        for _ in range(2):
+            writer.save_epoch()
+    assert len(saved) == 5

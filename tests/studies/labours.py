@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.studies.pool import Done
 
 
 def double(item: int, tell: Callable[[Any], Any]) -> int:
@@ -49,3 +50,10 @@ def number(given: int) -> None:
 def which(item: int, tell: Callable[[Any], Any]) -> str:
     tell("here")  # so that the other worker gets its share
     return os.environ["WORKER"]
+
+
+def in_parts(item: int, tell: Callable[[Any], Any]) -> str:
+    """Say that each of three parts is over."""
+    for part in range(3):
+        tell(Done((item, part)))
+    return "whole"

@@ -1,16 +1,18 @@
-"""Runs that differ in their seed are carried out together, and end as they would alone."""
+"""Runs are carried out side by side, and end as they would alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from hatrack.runs.spec import resolve
-from hatrack.studies import engine
-from hatrack.studies.cohorts import Group, each, grouped, work_together
+from hatrack.studies import cohorts, engine
+from hatrack.studies.cohorts import Share, shares, work_together
 from hatrack.studies.job import Job, Step, carry_out
 from hatrack.studies.pool import Done
 
@@ -20,15 +22,10 @@ def job(path: Path, seed: int, method: str = "sgd") -> Job:
     return Job(path, resolve(given, [("widths", [8])]))
 
 
-def test_jobs_that_differ_in_their_seed_form_a_group(tmp_path: Path) -> None:
-    jobs = [job(tmp_path, seed, method) for seed in range(3) for method in ("sgd", "hat")]
-    groups = grouped(jobs, largest=2)
-    assert [[(j.spec.method, j.spec.seed) for j in group.jobs] for group in groups] == [
-        [("sgd", 0), ("sgd", 1)],
-        [("sgd", 2)],
-        [("hat", 0), ("hat", 1)],
-        [("hat", 2)],
-    ]
+def test_jobs_are_dealt_out_among_gpus(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed) for seed in range(5)]
+    assert [[j.spec.seed for j in share.jobs] for share in shares(jobs, 2)] == [[0, 2, 4], [1, 3]]
+    assert len(shares(jobs[:1], 2)) == 1
 
 
 def outcome(path: Path) -> dict[str, Any]:
@@ -36,37 +33,58 @@ def outcome(path: Path) -> dict[str, Any]:
     return {key: value for key, value in result.items() if key not in ("seconds", "memory")}
 
 
-def test_a_group_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
+    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cohorts, "LANES", lanes)
+    a, b, c = job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat"), job(tmp_path / "c", 2)
+    c.path.write_text("not a folder")
+    told: list[Any] = []
+    work_together(Share((a, b, c)), told.append)
+    ends = {said.item.name: said for said in told if isinstance(said, Done)}
+    assert [ends[name].reason for name in "ab"] == [None, None]
+    assert "already holds something" in (ends["c"].reason or "")
+    assert (b, Step(5, 5, 0)) in told
+    carry_out(job(tmp_path / "alone", 1, "hat"), lambda message: None)
+    assert outcome(b.path) == outcome(tmp_path / "alone")
+
+
+def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(job: Job, tell: object) -> Iterator[None]:
+        if job.spec.seed == 1:
+            raise torch.OutOfMemoryError("full")
+        yield
+
+    monkeypatch.setattr(cohorts, "carrying", full)
+    jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
+    told: list[Any] = []
+    work_together(Share(jobs), told.append)
+    assert [done.item for done in told] == [jobs[0]]
+    work_together(Share(jobs[1:]), told.append)
+    assert told[-1].reason == "OutOfMemoryError: full"
+
+
+def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = Group((job(tmp_path / "a", 0), job(tmp_path / "b", 1), job(tmp_path / "c", 2)))
-    (tmp_path / "c").write_text("not a folder")
-    told: list[Any] = []
-    reasons = work_together(group, told.append)
-    assert reasons[:2] == [None, None]
-    assert reasons[2] is not None
-    assert "already holds something" in reasons[2][0]
-    assert {place for place, _ in told} == {0, 1}
-    assert (1, Step(5, 5, 0)) in told
-    carry_out(job(tmp_path / "alone", 1), lambda message: None)
-    assert outcome(tmp_path / "b") == outcome(tmp_path / "alone")
-    ends = list(each(Done(group, value=reasons)))
-    assert [end.reason is None for end in ends] == [True, True, False]
-    assert [end.reason for end in each(Done(group, reason="killed"))] == ["killed"] * 3
+    given: list[list[str]] = []
 
-
-def test_on_gpus_groups_are_given_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Here:
-        """A pool of this process alone."""
+        """A pool of this process alone; run 1 kills its worker always, run 2 when it is beside run 1."""
 
         def __init__(self, size: int, prepare: object) -> None:
             assert size == 1
 
-        def run(self, items: list[Group], work: Any, hear: Any) -> Any:
+        def run(self, items: list[Share], work: Any, hear: Any) -> Any:
             for item in items:
-                assert isinstance(item, Group)
-                hear(item, (len(item.jobs) - 1, "done"))
-                yield Done(item, value=[None] * len(item.jobs))
+                given.append([j.name for j in item.jobs])
+                hear(item, (item.jobs[-1], "hello"))
+                dead = "1" in given[-1]
+                for one in item.jobs[:1] * 2 if dead else item.jobs:  # those that end before it, told twice
+                    if one.name != "1":
+                        yield Done(one)
+                yield Done(item, reason="killed" if dead else None)
 
     monkeypatch.setattr(engine, "Pool", Here)
     monkeypatch.setattr(engine, "default_workers", lambda device: 1)
@@ -74,5 +92,6 @@ def test_on_gpus_groups_are_given_out(tmp_path: Path, monkeypatch: pytest.Monkey
     jobs = [Job(j.path, j.spec.model_copy(update={"device": "cuda"})) for j in jobs]
     heard: list[str] = []
     ends = list(engine.Local().run(jobs, lambda which, message: heard.append(f"{which.name} {message}")))
-    assert [end.item.name for end in ends] == ["0", "1", "2"]
-    assert heard == ["2 done"]
+    assert given == [["0", "1", "2"], ["1"], ["2"]]
+    assert [(end.item.name, end.reason) for end in ends] == [("0", None), ("1", "killed"), ("2", None)]
+    assert heard == ["2 hello", "1 hello", "2 hello"]

@@ -45,6 +45,11 @@ def test_a_worker_may_ask() -> None:
     assert sorted(heard) == [(item, f"{item}{i}") for item in "ab" for i in range(3)]
 
 
+def test_parts_of_an_item_are_over_before_the_rest() -> None:
+    over = [(done.item, done.value) for done in Pool(1).run([7], labours.in_parts, silent)]
+    assert over == [((7, 0), None), ((7, 1), None), ((7, 2), None), (7, "whole")]
+
+
 def test_a_failure_has_a_reason_and_stops_nobody() -> None:
     over = {done.item: done for done in Pool(1).run(["ours", "theirs", "fine"], labours.fail, silent)}
     assert (over["ours"].reason, over["ours"].trace) == ("asked for too much.", "")

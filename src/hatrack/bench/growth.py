@@ -10,9 +10,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from hatrack.bench.sides import SHAPE, Case, Member
+from hatrack.bench.sides import SHAPE, Case, Member, epochs
 from hatrack.bench.timing import interleave, machine
-from hatrack.learn.cohort import Lane
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
 from hatrack.methods.hat import HAT
@@ -66,12 +65,7 @@ def _sizes(members: dict[str, Member]) -> dict[str, str]:
 def _block(
     title: str, members: dict[str, Member], device: torch.device, steps: int, rounds: int, notes: dict[str, str]
 ) -> str:
-    def epoch(member: Member, lane: Lane) -> None:
-        with lane:
-            for _ in member.epoch():
-                pass
-
-    sides = {name: (partial(epoch, member, Lane(device)), steps) for name, member in members.items()}
+    sides = {name: (epochs([member], device), steps) for name, member in members.items()}
     timings = interleave(sides, rounds, device, warm=2)
     lines = [f"\n{title}"] if title else []
     return "\n".join(

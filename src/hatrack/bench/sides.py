@@ -15,7 +15,7 @@ from torch import nn
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Split, Task
-from hatrack.learn.cohort import Lane
+from hatrack.learn.cohort import Lane, take_turns
 from hatrack.learn.engine import Engine
 from hatrack.learn.step import OptimizerFactory, Stepper
 from hatrack.learn.step import build as new_optimizer
@@ -63,23 +63,22 @@ class Member:
 
 def alone(case: Case, device: torch.device, steps: int) -> Callable[[], None]:
     """Return a function that runs one epoch of one learner."""
-    return _exhausting([Member(case, device, steps)], [Lane(device)])
+    return cohort(case, device, steps, 1)
 
 
 def cohort(case: Case, device: torch.device, steps: int, members: int) -> Callable[[], None]:
     """Return a function that runs one epoch of several learners side by side."""
-    return _exhausting([Member(case, device, steps) for _ in range(members)], [Lane(device) for _ in range(members)])
+    return epochs([Member(case, device, steps) for _ in range(members)], device)
 
 
-def _exhausting(members: Sequence[Member], lanes: Sequence[Lane]) -> Callable[[], None]:
+def epochs(members: Sequence[Member], device: torch.device) -> Callable[[], None]:
+    """Return a function that runs one epoch of the given learners side by side."""
+    lanes = [Lane(device) for _ in members]
+
     def call() -> None:
-        epochs = [member.epoch() for member in members]
-        active = list(range(len(members)))
-        while active:
-            for i in list(active):
-                with lanes[i]:
-                    if next(epochs[i], "over") == "over":
-                        active.remove(i)
+        for _, stopped in take_turns([(lane, member.epoch()) for lane, member in zip(lanes, members, strict=True)]):
+            if stopped is not None:
+                raise stopped
 
     return call
 

@@ -7,6 +7,7 @@ tasks can feed together (joint training, replay): then every sample carries the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -66,7 +67,7 @@ class Feed:
         """Whether all samples are on the device, so that `gather` works."""
         return self._resident
 
-    @property
+    @cached_property
     def sample_size(self) -> int:
         """The number of values in one input."""
         if self._resident:
@@ -122,9 +123,9 @@ class Feed:
 
 def _joined(placed: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Return inputs and rows of several parts as one; copied only where they choose from different arrays."""
-    first = placed[0][0]
-    if all(x is first or (x.data_ptr() == first.data_ptr() and x.shape == first.shape) for x, _ in placed):
-        return first, torch.cat([rows for _, rows in placed])
+    arrays = {(x.data_ptr(), x.shape, x.stride()) for x, _ in placed}
+    if len(arrays) == 1:
+        return placed[0][0], torch.cat([rows for _, rows in placed])
     everything = torch.cat([x.index_select(0, rows) for x, rows in placed])
     return everything, torch.arange(len(everything), device=everything.device)
 

@@ -8,7 +8,8 @@ it would have ended alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 
@@ -43,19 +44,32 @@ class Lane:
             torch.cuda.set_stream(self._outer_stream)
 
 
+def take_turns(
+    members: Iterable[tuple[Lane, Iterator[None]]], at_once: int | None = None
+) -> Iterator[tuple[int, Exception | None]]:
+    """Give every member its turns in its lane, `at_once` of them side by side (all, without a number).
+
+    Yield each one's number when it ends, and what stopped it, None where nothing did; then the next one starts.
+    """
+    waiting = enumerate(members)
+    active = dict(islice(waiting, at_once))
+    while active:
+        for number, (lane, member) in list(active.items()):
+            stopped: Exception | None = None
+            with lane:
+                try:
+                    next(member)
+                    continue
+                except StopIteration:
+                    pass
+                except Exception as error:
+                    stopped = error
+            del active[number]
+            active.update(islice(waiting, 1))
+            yield number, stopped
+
+
 def together(members: Sequence[Iterator[None]], device: torch.device) -> list[Exception | None]:
     """Give every member its turns until all are done; return what stopped each, None where nothing did."""
-    outcomes: list[Exception | None] = [None] * len(members)
-    lanes = [Lane(device) for _ in members]
-    active = list(range(len(members)))
-    while active:
-        for i in list(active):
-            with lanes[i]:
-                try:
-                    next(members[i])
-                except StopIteration:
-                    active.remove(i)
-                except Exception as error:
-                    outcomes[i] = error
-                    active.remove(i)
-    return outcomes
+    outcomes = dict(take_turns([(Lane(device), member) for member in members]))
+    return [outcomes[number] for number in range(len(members))]

@@ -130,10 +130,9 @@ class Learner:
 
     def _keep(self, part: Part) -> None:
         """Keep what the method wants of a finished task's samples, chosen by the seed."""
-        share = self.method.remembered()
         if not self.method.needs_old_data:
             return
-        count = max(1, round(share * len(part.split)))
+        count = max(1, round(self.method.remembered() * len(part.split)))
         rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", part.task))[:count]
         split = part.split if count == len(part.split) else part.split.take(rows.sort().values)
         self._old.append(Part(part.task, split, part.inputs))

@@ -14,7 +14,6 @@ usual; running statistics are averaged when an epoch ends.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from torch import Tensor, distributed
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
+from hatrack.processes import place
 
 
 class Crew(NamedTuple):
@@ -66,27 +66,19 @@ def crew() -> Crew | None:
     return Crew(distributed.get_rank(), distributed.get_world_size())
 
 
-def launched() -> bool:
-    """Return whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "MASTER_ADDR" in os.environ
-
-
-def join(device: str | None) -> str:
-    """Join the processes that torchrun started; return the device for this one ("auto": its own GPU, else the CPU)."""
-    kind = torch.device(device or "auto").type if device not in (None, "auto") else None
-    cuda = torch.cuda.is_available() if kind is None else kind == "cuda"
-    place = "cpu"
+def join(cuda: bool) -> str:
+    """Join the processes that torchrun started; return the device for this one: its own GPU, or the CPU."""
+    device = "cpu"
     if cuda:
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        if local >= torch.cuda.device_count():
+        if place() >= torch.cuda.device_count():
             raise HatrackError(
-                f"torchrun started {local + 1} or more processes here, but there are {torch.cuda.device_count()} "
+                f"torchrun started {place() + 1} or more processes here, but there are {torch.cuda.device_count()} "
                 f"GPUs; use --nproc-per-node {torch.cuda.device_count()}."
             )
-        torch.cuda.set_device(local)
-        place = f"cuda:{local}"
+        torch.cuda.set_device(place())
+        device = f"cuda:{place()}"
     distributed.init_process_group("nccl" if cuda else "gloo")
-    return place
+    return device
 
 
 def leave() -> None:

@@ -95,7 +95,7 @@ class Method:
 
     def remembered(self) -> float:
         """Return the share of a finished task's samples that is to be at hand later (see `needs_old_data`)."""
-        return float(self.needs_old_data)
+        return 1.0
 
     def phases(self, epochs: int) -> Sequence[int]:
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""

@@ -30,9 +30,14 @@ SAME = ("benchmark", "benchmark_options", "net", "net_options", "seed")
 def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
     """Return the run's result with all measures that the runs in `against` make possible, and store it."""
     result = completed(run, against)
+    store(run, result)
+    return result
+
+
+def store(run: Path, result: dict[str, Any]) -> None:
+    """Write what `completed` returned."""
     with open_run(run) as folder:
         atomic.write(folder.result, dumps(result))
-    return result
 
 
 def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:

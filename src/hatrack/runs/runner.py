@@ -72,7 +72,7 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, w
     def record(epoch: Epoch) -> None:
         fields = asdict(epoch) | {"seconds": monotonic() - began}
         records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
-        writer.save()
+        writer.save_epoch()
         listener.epoch(epoch)
 
     resumed = len(records) > 0

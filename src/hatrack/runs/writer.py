@@ -1,19 +1,22 @@
 """Checkpoints written while training goes on.
 
 On a GPU an epoch may take less time than writing a checkpoint. There, what is to be saved is copied to the host, which
-takes milliseconds, and a thread writes it; the next checkpoint waits for it. A process that is killed meanwhile goes
-on from the checkpoint before, as if it had been killed a moment earlier. On a CPU the thread would only take time from
-training, so that writing comes first there.
+takes milliseconds, and a thread writes it; and epochs that end within PACE seconds of the last checkpoint are left out.
+A process that is killed loses at most the current epoch, or, where epochs are shorter than that, the last second or
+two. On a CPU every epoch is saved, and writing comes first: a thread would only take time from training.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from typing import Self
 
 from hatrack.learn.learner import Learner
 from hatrack.learn.state import snapshot
+
+PACE = 1.0
 
 
 class Writer:
@@ -23,6 +26,7 @@ class Writer:
         self._learner, self._folder = learner, folder
         self._thread = ThreadPoolExecutor(1) if learner.device.type == "cuda" else None
         self._writing: Future[None] | None = None
+        self._next = 0.0  # when an epoch's end is worth the next checkpoint
 
     def __enter__(self) -> Self:
         return self
@@ -34,9 +38,15 @@ class Writer:
             if self._thread is not None:
                 self._thread.shutdown()
 
+    def save_epoch(self) -> None:
+        """Save the learner after an epoch, unless that was done a moment ago."""
+        if self._thread is None or monotonic() >= self._next:
+            self.save()
+
     def save(self) -> None:
         """Save the learner as it is now, in the background where there is one."""
         self.wait()
+        self._next = monotonic() + PACE
         write = snapshot(self._learner, self._folder)
         if self._thread is None:
             write()

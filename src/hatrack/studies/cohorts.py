@@ -1,66 +1,51 @@
-"""Runs of a study on GPUs: those that differ in nothing but their seed are trained together (see learn/cohort.py).
+"""Runs of a study on GPUs: as many as one GPU has room for are trained side by side (see learn/cohort.py).
 
-A group is one piece of work for one process; its runs stay runs of their own, each in its folder.
+A share of the runs is one piece of work for one process. It trains LANES of them at a time, whatever their methods and
+seeds, and starts the next one when one ends. Each stays a run of its own, in its folder, with the result that it would
+have had alone.
 """
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from hatrack.errors import HatrackError
-from hatrack.learn.cohort import together
+from hatrack.learn.cohort import Lane, take_turns
 from hatrack.studies.job import Job, carrying
-from hatrack.studies.pool import Done
+from hatrack.studies.pool import Done, failed
 
-LARGEST = 8  # runs in a group: more gain nothing on a GPU that eight small networks keep busy
+LANES = 8  # more gain nothing on a GPU that eight small networks keep busy
 
 
 @dataclass(frozen=True)
-class Group:
-    """Jobs to be carried out side by side."""
+class Share:
+    """The jobs of one GPU."""
 
     jobs: tuple[Job, ...]
 
 
-def grouped(jobs: Sequence[Job], largest: int = LARGEST) -> list[Group]:
-    """Put jobs whose specs differ in the seed alone together, in the order of the first of each."""
-    alike: dict[str, list[Job]] = {}
-    for job in jobs:
-        alike.setdefault(job.spec.model_copy(update={"seed": 0}).toml(), []).append(job)
-    return [
-        Group(tuple(members[start : start + largest]))
-        for members in alike.values()
-        for start in range(0, len(members), largest)
-    ]
+def shares(jobs: Sequence[Job], count: int) -> list[Share]:
+    """Deal the jobs out."""
+    return [Share(tuple(jobs[start::count])) for start in range(min(count, len(jobs)))]
 
 
-def work_together(group: Group, tell: Callable[[Any], Any]) -> list[tuple[str, str] | None]:
-    """Carry out a group; `tell` hears (which of them, what it says). Return why each failed, None where it did not."""
-    members = [carrying(job, partial(_tell, tell, place)) for place, job in enumerate(group.jobs)]
-    stopped = together(members, torch.device(group.jobs[0].spec.device))
-    return [None if error is None else _words(error) for error in stopped]
+def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
+    """Carry out a share; `tell` hears (job, what it says of itself), and `Done` of every job that ends.
+
+    Of one for which the GPU's memory did not suffice nothing is said: it may go better alone.
+    """
+    device = torch.device(share.jobs[0].spec.device)
+    members = ((Lane(device), carrying(job, partial(_tell, tell, job))) for job in share.jobs)
+    for number, error in take_turns(members, LANES):
+        if isinstance(error, torch.OutOfMemoryError) and len(share.jobs) > 1:
+            continue
+        reason, trace = (None, "") if error is None else failed(error)
+        tell(Done(share.jobs[number], reason=reason, trace=trace))
 
 
-def _tell(tell: Callable[[Any], Any], place: int, message: Any) -> Any:
-    return tell((place, message))
-
-
-def _words(error: Exception) -> tuple[str, str]:
-    text = " ".join(str(error).split())
-    if isinstance(error, HatrackError):
-        return text, ""
-    trace = "".join(traceback.format_exception(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__, trace
-
-
-def each(done: Done[Group]) -> Iterator[Done[Job]]:
-    """Return what came of every job of a group."""
-    for place, job in enumerate(done.item.jobs):
-        own = (done.reason, done.trace) if done.reason is not None else done.value[place] or (None, "")
-        yield Done(job, reason=own[0], trace=own[1])
+def _tell(tell: Callable[[Any], Any], job: Job, message: Any) -> Any:
+    return tell((job, message))

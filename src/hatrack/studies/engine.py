@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
-from hatrack.studies.cohorts import Group, each, grouped, work_together
+from hatrack.studies.cohorts import Share, shares, work_together
 from hatrack.studies.job import Job, carry_out
 from hatrack.studies.pool import Done, Pool
 
@@ -26,7 +27,7 @@ class Engine(Protocol):
 
 
 class Local:
-    """Processes on this machine: on CPUs one thread each, on GPUs one each, seeds side by side."""
+    """Processes on this machine: on CPUs one thread each, on GPUs one each, runs side by side."""
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers
@@ -36,17 +37,32 @@ class Local:
         device = jobs[0].spec.device
         size = self._workers if self._workers is not None else default_workers(device)
         if not device.startswith("cuda"):
-            yield from Pool(min(size, len(jobs)), settle).run(jobs, work, hear)
+            yield from _pooled(jobs, size, hear)
             return
-        groups = grouped(jobs)
-        for done in Pool(min(size, len(groups)), settle).run(groups, work, partial(_hear, hear)):
-            yield from each(done)
+        over: set[Path] = set()
+        for done in _pooled(shares(jobs, size), size, partial(_hear, hear)):
+            if isinstance(done.item, Job) and done.item.path not in over:  # a worker that took over says it all again
+                over.add(done.item.path)
+                yield done
+        # What is left had no room beside the others, or its worker died, perhaps of another's fault: one by one.
+        left = [Share((job,)) for job in jobs if job.path not in over]
+        for done in _pooled(left, size, partial(_hear, hear)):
+            if isinstance(done.item, Job):
+                yield done
+            elif done.reason is not None:
+                yield Done(done.item.jobs[0], reason=done.reason, trace=done.trace)
 
 
-def _hear(hear: Hear, group: Group, said: Any) -> Any:
-    """Pass on what a run of a group says; a line of the log belongs to the first."""
-    place, message = said if isinstance(said, tuple) else (0, said)
-    return hear(group.jobs[place], message)
+def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) -> Iterator[Done[Any]]:
+    """Carry out jobs or shares; yield what came of them, and of the jobs in a share."""
+    if items:
+        yield from Pool(min(size, len(items)), settle).run(items, work, hear)
+
+
+def _hear(hear: Hear, share: Share, said: Any) -> Any:
+    """Pass on what a run of a share says; a line of the log belongs to the first."""
+    job, message = said if isinstance(said, tuple) else (share.jobs[0], said)
+    return hear(job, message)
 
 
 def default_workers(device: str) -> int:
@@ -67,8 +83,8 @@ def settle(number: int) -> None:
         torch.cuda.set_device(number % torch.cuda.device_count())
 
 
-def work(item: Job | Group, tell: Callable[[Any], Any]) -> Any:
-    """Carry out a job or a group; warnings of the library and lines of its log become lines that `tell` hears."""
+def work(item: Job | Share, tell: Callable[[Any], Any]) -> Any:
+    """Carry out a job or a share; warnings of the library and lines of its log become lines that `tell` hears."""
     import logging
     import warnings
 
@@ -92,6 +108,6 @@ def work(item: Job | Group, tell: Callable[[Any], Any]) -> Any:
                     before(message, category, *rest, **more)
 
             warnings.showwarning = show
-            return work_together(item, tell) if isinstance(item, Group) else carry_out(item, tell)
+            return work_together(item, tell) if isinstance(item, Share) else carry_out(item, tell)
     finally:
         log.removeHandler(handler)

@@ -26,7 +26,7 @@ def table_csv(made: Sequence[Table]) -> str:
         paper = [None] * 4 if figure is None else [figure.mean, figure.std, figure.low, figure.high]
         own = [len(cell.values), cell.mean, cell.std, half]
         lines.append([table.benchmark, row.label, measure.text, *own, *paper, cell.verdict])
-    return _csv(heads, lines)
+    return csv_text(heads, lines)
 
 
 def runs_csv(outcome: Outcome, folder: Path) -> str:
@@ -39,10 +39,11 @@ def runs_csv(outcome: Outcome, folder: Path) -> str:
         values = [found.value(m) for m in measures]
         where = os.path.relpath(run.path, folder)
         lines.append([run.benchmark, run.method, run.spec.seed, *values, device, where, found.reason])
-    return _csv(["benchmark", "method", "seed", *(m.text for m in measures), "device", "folder", "reason"], lines)
+    return csv_text(["benchmark", "method", "seed", *(m.text for m in measures), "device", "folder", "reason"], lines)
 
 
-def _csv(heads: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+def csv_text(heads: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """Return a table as text."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(heads)

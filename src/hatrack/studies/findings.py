@@ -9,7 +9,7 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.report import write as write_report
-from hatrack.runs.references import complete, completed, read_result
+from hatrack.runs.references import completed, read_result, store
 from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Plan, Planned
 
@@ -48,6 +48,6 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         notice(str(error))
         return Finding(run, result)
     if whole["metrics"] != result["metrics"] and own in run.path.parents:
-        complete(run.path, against)  # a reference is shared with other studies, and stays as it is
+        store(run.path, whole)  # a reference is shared with other studies, and stays as it is
         write_report(run.path)
     return Finding(run, whole)

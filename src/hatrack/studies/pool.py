@@ -52,7 +52,7 @@ class Pool:
         """Yield each item as it is over, in the order in which that happens.
 
         An item is drawn when a worker is free for it. `hear(item, message)` is called for what the work says, and what
-        it returns is the work's answer.
+        it returns is the work's answer. Work that consists of parts may say a `Done` of each, which is yielded too.
         """
         waiting, again = iter(items), deque[tuple[T, int]]()
         idle: list[_Worker] = []
@@ -77,6 +77,10 @@ class Pool:
                             again.append((item, attempt + 1))
                         else:
                             yield Done(item, reason=worker.obituary(attempt))
+                        continue
+                    if kind == "says" and isinstance(content, Done):
+                        _answer(link, None)
+                        yield content
                         continue
                     if kind == "says":
                         _answer(link, hear(item, content))
@@ -165,11 +169,12 @@ def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None)
 
 
 def failed(error: Exception) -> tuple[str, str]:
-    """Put the error being handled into one line, and where it came from; one of ours needs no more than its text."""
+    """Put an error into one line, and where it came from; one of ours needs no more than its text."""
     text = " ".join(str(error).split())
     if isinstance(error, HatrackError):
         return text, ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__, traceback.format_exc()
+    trace = "".join(traceback.format_exception(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__, trace
 
 
 def _end_with_the_parent() -> None:

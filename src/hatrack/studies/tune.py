@@ -7,8 +7,6 @@ or later, it is below the median of what earlier trials had reached there.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from hatrack.runs import toml
 from hatrack.runs.folder import lock
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
+from hatrack.studies.export import csv_text
 from hatrack.studies.pool import Done, Pool
 from hatrack.studies.score import Report, Trial, score
 from hatrack.studies.space import space, suggest, within
@@ -200,9 +199,6 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
 
 
 def _csv(study: Any, names: Sequence[str]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["number", "state", "validation_accuracy", *names])
-    for t in study.get_trials(deepcopy=False):
-        writer.writerow([t.number, t.state.name.lower(), t.value, *(t.params.get(name) for name in names)])
-    return out.getvalue()
+    trials = study.get_trials(deepcopy=False)
+    lines = [[t.number, t.state.name.lower(), t.value, *(t.params.get(name) for name in names)] for t in trials]
+    return csv_text(["number", "state", "validation_accuracy", *names], lines)
