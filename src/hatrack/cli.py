@@ -188,6 +188,16 @@ def bench_growth(device: Device = "auto", engine: Engine = "auto") -> None:
     print(growth_table(device, engine))
 
 
+@bench.command("run")
+def bench_run(
+    device: Device = "auto", data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None
+) -> None:
+    """Time the parts of a whole run (the HAT paper's mnist2)."""
+    from hatrack.bench.whole import paper_spec, run_table
+
+    print(run_table(paper_spec(device, data)))
+
+
 def _joined(device: str | None) -> dict[str, str]:
     """Join the other processes where torchrun started several; return the device that falls to this one."""
     if not processes.several():

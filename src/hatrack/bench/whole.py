@@ -1,0 +1,104 @@
+"""`hatrack bench run`: where the time of a whole run goes, from the first step to the written report.
+
+The run is the HAT paper's mnist2 (2 tasks, its schedule). The parts are timed from outside, so that a run carries no
+stopwatch: the methods named in PARTS are wrapped while it lasts. An epoch of steps counts until the device has done it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from hatrack.bench.timing import machine, wait
+from hatrack.learn import fit
+from hatrack.learn.engine import Engine
+from hatrack.learn.learner import Learner
+from hatrack.runs import folder
+from hatrack.runs.listener import Listener
+from hatrack.runs.runner import execute
+from hatrack.runs.setup import prepare
+from hatrack.runs.spec import Spec
+from hatrack.runs.writer import Writer
+from hatrack.studies.plan import Places, plan
+from hatrack.studies.recipes import find
+
+RECIPE, METHOD = "hat-mnist2", "hat"
+STEPS = "training steps"
+PARTS: dict[str, tuple[Any, str]] = {
+    STEPS: (Engine, "epoch"),
+    "validation": (fit, "validate"),
+    "evaluation": (Learner, "evaluate"),
+    "checkpoints": (Writer, "save"),
+}
+
+
+def paper_spec(device: str, data: str | None, seed: int = 0) -> Spec:
+    """Return the run that is timed."""
+    study = find(RECIPE).narrowed([METHOD], [seed])
+    return plan(study, Places(Path(), Path()), device, data).runs[0].spec
+
+
+def run_table(spec: Spec) -> str:
+    """Carry a run out in a temporary folder and return the table as text."""
+    start = perf_counter()
+    setup = prepare(spec)
+    began = perf_counter()
+    spent = dict.fromkeys(PARTS, 0.0)
+    with TemporaryDirectory() as place, ExitStack() as stack:
+        for part, (owner, name) in PARTS.items():
+            stack.enter_context(_clocked(owner, name, partial(_add, spent, part), setup.learner.device))
+        with folder.create(spec.toml(), Path(place) / "run", "") as made:
+            result = execute(setup, made, _Deaf())
+    total = perf_counter() - began
+    words = f"{spec.method} on {spec.benchmark}, {len(result['tasks'])} tasks, at most {spec.epochs} epochs each"
+    lines = [f"{words}; {machine(setup.learner.device)}; average accuracy {result['metrics']['acc']:.4f}"]
+    parts = spent | {"everything else": total - sum(spent.values())}
+    lines += [f"{part:<20}{seconds:>9.2f} s{seconds / total:>8.1%}" for part, seconds in parts.items()]
+    lines.append(f"{'the whole run':<20}{total:>9.2f} s   (and {began - start:.1f} s to read the data before it)")
+    return "\n".join(lines)
+
+
+def _add(spent: dict[str, float], part: str, seconds: float) -> None:
+    spent[part] += seconds
+
+
+@contextmanager
+def _clocked(owner: Any, name: str, add: Callable[[float], None], device: torch.device) -> Iterator[None]:
+    """Time every call of a function; that of a generator until it is exhausted."""
+    real = getattr(owner, name)
+
+    def timed(*args: Any, **more: Any) -> Any:
+        start = perf_counter()
+        try:
+            return real(*args, **more)
+        finally:
+            add(perf_counter() - start)
+
+    def timed_bit_by_bit(*args: Any, **more: Any) -> Iterator[Any]:
+        start = perf_counter()
+        yield from real(*args, **more)
+        wait(device)
+        add(perf_counter() - start)
+
+    setattr(owner, name, wraps(real)(timed_bit_by_bit if owner is Engine else timed))
+    try:
+        yield
+    finally:
+        setattr(owner, name, real)
+
+
+class _Deaf(Listener):
+    """Hears nothing."""
+
+    def planned(self, plan: object) -> None: ...
+
+    def epoch(self, epoch: object) -> None: ...
+
+    def learned(self, outcome: object) -> None: ...
