@@ -109,7 +109,7 @@ def run(name: str, given: argparse.Namespace, work: Path, seed: int) -> Run:
 def table(runs: dict[str, list[Run]]) -> list[str]:
     """Return medians over rounds; ratios are medians of the ratios within rounds."""
     lines = [
-        "| side | seconds | × hatrack (rounds) | CPU seconds | × hatrack (rounds) | start, imports | average accuracy |",
+        "| side | seconds | × hatrack (rounds) | CPU s | × hatrack (rounds) | start, imports | average accuracy |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     ours = runs["hatrack"]

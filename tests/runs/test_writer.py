@@ -22,6 +22,10 @@ def learner() -> Learner:
     return made
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 class Pretend:
     """A learner that says it is on a GPU."""
 
@@ -37,7 +41,7 @@ def test_what_is_written_is_a_copy_of_the_moment(
     monkeypatch.setattr("hatrack.learn.state.environment", lambda device: {})
     real = learner()
     expected = {name: t.clone() for name, t in real.model.tensors().items()}
-    with Writer(Pretend(real) if background else real, tmp_path) as writer:  # type: ignore[arg-type]
+    with Writer(Pretend(real) if background else real, tmp_path, nothing) as writer:  # type: ignore[arg-type]
         writer.save()
         with torch.no_grad():
             for tensor in real.model.tensors().values():
@@ -52,7 +56,7 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "snapshot", lambda learner, folder: fails)
-    with pytest.raises(OSError, match="No space left"), Writer(Pretend(learner()), tmp_path) as writer:  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="No space left"), Writer(Pretend(learner()), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         writer.save()
 
 
@@ -64,13 +68,25 @@ def test_epochs_shorter_than_the_pace_are_left_out_in_the_background(
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
     monkeypatch.setattr(module, "snapshot", lambda learner, folder: lambda: saved.append(now[0]))
     real = learner()
-    with Writer(Pretend(real), tmp_path) as writer:  # type: ignore[arg-type]
+    with Writer(Pretend(real), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         for now[0] in (10.0, 10.4, 10.9, 11.0, 11.5):
             writer.save_epoch()
             writer.wait()
         writer.save()  # a finished task is saved whenever it ends
     assert saved == [10.0, 11.0, 11.5]
-    with Writer(real, tmp_path) as writer:
+    with Writer(real, tmp_path, nothing) as writer:
         for _ in range(2):
             writer.save_epoch()
     assert len(saved) == 5
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_something_else_may_have_to_be_on_disk_first(
+    background: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(module, "snapshot", lambda learner, folder: lambda: order.append("checkpoint"))
+    real = learner()
+    with Writer(Pretend(real) if background else real, tmp_path, lambda: order.append("lines")) as writer:  # type: ignore[arg-type]
+        writer.save()
+    assert order == ["lines", "checkpoint"]

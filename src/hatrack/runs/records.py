@@ -1,9 +1,9 @@
 """metrics.jsonl: the spec, then one line an epoch and one a finished task, in an order that survives kills.
 
 Every line has a place: (task, epoch), a task's own line coming after all its epochs. Writing a line first
-cuts off whatever stands at that place or later. A line is written before the checkpoint that covers it, so a
-killed process leaves at most lines that its checkpoint knows nothing of; the resumed run arrives at the same
-place and cuts them off.
+cuts off whatever stands at that place or later. A line is written, and on the disk, before the checkpoint that
+covers it (`sync`), so a killed process leaves at most lines that its checkpoint knows nothing of; the resumed run
+arrives at the same place and cuts them off.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Records:
         """Return how many epochs of `task` are on record."""
         return sum(place[0] == task and place[1] != math.inf for place, _, _ in self._lines)
 
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -76,7 +80,6 @@ class Records:
         clean = {key: _finite(value) for key, value in line.items()}
         self._file.write(json.dumps(clean, ensure_ascii=False, allow_nan=False).encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
         self._lines.append((place, start, clean))
 
     def _read(self, path: Path) -> int:

@@ -47,7 +47,7 @@ def executing(setup: Setup, folder: Folder, listener: Listener) -> Generator[Non
     """Do the same bit by bit, so that several runs can take turns."""
     records = Records(folder.metrics)
     try:
-        with Writer(setup.learner, folder.checkpoint) as writer:
+        with Writer(setup.learner, folder.checkpoint, records.sync) as writer:
             yield from _learn(setup, folder, listener, records, writer)
         return _finish(setup, folder, records)
     finally:

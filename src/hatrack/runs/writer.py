@@ -8,6 +8,7 @@ two. On a CPU every epoch is saved, and writing comes first: a thread would only
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
@@ -20,10 +21,13 @@ PACE = 1.0
 
 
 class Writer:
-    """Saves a learner to one folder; use it as a context, so that nothing is left unwritten."""
+    """Saves a learner to one folder; use it as a context, so that nothing is left unwritten.
 
-    def __init__(self, learner: Learner, folder: Path) -> None:
-        self._learner, self._folder = learner, folder
+    `first` is called before anything is written, where the writing happens.
+    """
+
+    def __init__(self, learner: Learner, folder: Path, first: Callable[[], None]) -> None:
+        self._learner, self._folder, self._first = learner, folder, first
         self._thread = ThreadPoolExecutor(1) if learner.device.type == "cuda" else None
         self._writing: Future[None] | None = None
         self._next = 0.0  # when an epoch's end is worth the next checkpoint
@@ -49,9 +53,13 @@ class Writer:
         self._next = monotonic() + PACE
         write = snapshot(self._learner, self._folder)
         if self._thread is None:
-            write()
+            self._write(write)
         else:
-            self._writing = self._thread.submit(write)
+            self._writing = self._thread.submit(self._write, write)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        self._first()
+        write()
 
     def wait(self) -> None:
         """Wait until all is on disk; raise what went wrong with it."""
