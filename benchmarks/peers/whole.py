@@ -1,6 +1,6 @@
 """A whole split-mnist HAT run of hatrack beside those of its peers, each in its own process and environment.
 
-    python benchmarks/peers/whole.py --data DIR [--rounds 3] [--epochs 1] [--threads 2] [--table FILE]
+    python benchmarks/peers/whole.py --data DIR [--rounds 3] [--epochs 1] [--threads 2] [--without SIDE] [--table FILE]
 
 Five tasks of two digits, MLP 784-2000-2000 without dropout and a head a task, batch 64, plain SGD at 0.05, s_max 400,
 c 0.75, a fixed number of epochs, 10 % held out and looked at after every epoch, all tasks so far tested after every
@@ -136,11 +136,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--without", nargs="+", choices=list(SIDES)[1:], default=[], help="peers to leave out")
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
-    there = [name for name, (python, _) in SIDES.items() if python.exists()]
+    there = [name for name, (python, _) in SIDES.items() if python.exists() and name not in given.without]
     runs: dict[str, list[Run]] = {name: [] for name in there}
-    missing = [name for name in SIDES if name not in there]
+    missing = [name for name, (python, _) in SIDES.items() if not python.exists()]
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

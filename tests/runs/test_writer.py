@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -60,24 +61,48 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path, monkeypatch
         writer.save()
 
 
-def test_epochs_shorter_than_the_pace_are_left_out_in_the_background(
+def test_epochs_that_end_soon_after_a_checkpoint_are_left_out_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     saved: list[float] = []
+
+    def slow() -> None:
+        saved.append(now[0])
+        now[0] += 0.1  # so long it takes to write
+
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module, "snapshot", lambda learner, folder: lambda: saved.append(now[0]))
+    monkeypatch.setattr(module, "snapshot", lambda learner, folder: slow)
     real = learner()
     with Writer(Pretend(real), tmp_path, nothing) as writer:  # type: ignore[arg-type]
-        for now[0] in (10.0, 10.4, 10.9, 11.0, 11.5):
+        for now[0] in (10.0, 10.4, 10.99, 11.01, 11.5):
             writer.save_epoch()
             writer.wait()
         writer.save()  # a finished task is saved whenever it ends
-    assert saved == [10.0, 11.0, 11.5]
+    assert saved == [10.0, 11.01, 11.5]
     with Writer(real, tmp_path, nothing) as writer:
         for _ in range(2):
             writer.save_epoch()
     assert len(saved) == 5
+
+
+def test_an_epoch_does_not_wait_for_a_checkpoint_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = Event(), Event()
+    written: list[int] = []
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait(60)
+        written.append(1)
+
+    monkeypatch.setattr(module, "snapshot", lambda learner, folder: slow)
+    with Writer(Pretend(learner()), tmp_path, nothing) as writer:  # type: ignore[arg-type]
+        writer.save_epoch()
+        assert begun.wait(60)
+        writer.save_epoch()
+        assert written == []
+        go_on.set()
+    assert written == [1]
 
 
 @pytest.mark.parametrize("background", [False, True])

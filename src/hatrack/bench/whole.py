@@ -20,9 +20,8 @@ from hatrack.bench.timing import machine, wait
 from hatrack.learn import fit
 from hatrack.learn.engine import Engine
 from hatrack.learn.learner import Learner
-from hatrack.runs import folder
+from hatrack.runs import folder, runner
 from hatrack.runs.listener import Listener
-from hatrack.runs.runner import execute
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.writer import Writer
@@ -36,6 +35,8 @@ PARTS: dict[str, tuple[Any, str]] = {
     "validation": (fit, "validate"),
     "evaluation": (Learner, "evaluate"),
     "checkpoints": (Writer, "save"),
+    "beginning a task": (Learner, "_begin"),
+    "the report": (runner, "write_report"),
 }
 
 
@@ -55,7 +56,7 @@ def run_table(spec: Spec) -> str:
         for part, (owner, name) in PARTS.items():
             stack.enter_context(_clocked(owner, name, partial(_add, spent, part), setup.learner.device))
         with folder.create(spec.toml(), Path(place) / "run", "") as made:
-            result = execute(setup, made, _Deaf())
+            result = runner.execute(setup, made, _Deaf())
     total = perf_counter() - began
     words = f"{spec.method} on {spec.benchmark}, {len(result['tasks'])} tasks, at most {spec.epochs} epochs each"
     lines = [f"{words}; {machine(setup.learner.device)}; average accuracy {result['metrics']['acc']:.4f}"]

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 
-__all__ = ["write"]
+__all__ = ["get_ready", "write"]
+
+
+def get_ready() -> Thread:
+    """Import what drawing takes, which is seconds, in a thread: while a GPU works, the host has time for it."""
+
+    def load() -> None:
+        import hatrack.report.page  # noqa: F401
+
+    thread = Thread(target=load, daemon=True)
+    thread.start()
+    return thread
 
 
 def write(run_folder: Path) -> Path:

@@ -22,6 +22,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
 from hatrack.learn.learner import Learner
+from hatrack.report import get_ready
 from hatrack.report import write as write_report
 from hatrack.runs.folder import Folder
 from hatrack.runs.listener import Listener, Outcome, Plan
@@ -46,6 +47,8 @@ def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
 def executing(setup: Setup, folder: Folder, listener: Listener) -> Generator[None, None, dict[str, Any]]:
     """Do the same bit by bit, so that several runs can take turns."""
     records = Records(folder.metrics)
+    if setup.learner.device.type == "cuda":
+        get_ready()
     try:
         with Writer(setup.learner, folder.checkpoint, records.sync) as writer:
             yield from _learn(setup, folder, listener, records, writer)

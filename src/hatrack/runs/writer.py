@@ -1,9 +1,11 @@
 """Checkpoints written while training goes on.
 
-On a GPU an epoch may take less time than writing a checkpoint. There, what is to be saved is copied to the host, which
-takes milliseconds, and a thread writes it; and epochs that end within PACE seconds of the last checkpoint are left out.
-A process that is killed loses at most the current epoch, or, where epochs are shorter than that, the last second or
-two. On a CPU every epoch is saved, and writing comes first: a thread would only take time from training.
+On a GPU an epoch may take less time than writing a checkpoint, and several runs may share the disk. There, what is to
+be saved is copied to the host, which takes milliseconds, and a thread writes it; epochs that end within PACE times as
+long as the last checkpoint took to write are left out, so that the disk is never what a run waits for. A process that
+is killed loses at most the current epoch, or, where epochs are shorter, what was learned in that time: a second or
+less for one run on a fast disk. On a CPU every epoch is saved, and writing comes first: a thread would only take time
+from training.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Self
 from hatrack.learn.learner import Learner
 from hatrack.learn.state import snapshot
 
-PACE = 1.0
+PACE = 10
 
 
 class Writer:
@@ -44,13 +46,12 @@ class Writer:
 
     def save_epoch(self) -> None:
         """Save the learner after an epoch, unless that was done a moment ago."""
-        if self._thread is None or monotonic() >= self._next:
+        if self._thread is None or (monotonic() >= self._next and (self._writing is None or self._writing.done())):
             self.save()
 
     def save(self) -> None:
         """Save the learner as it is now, in the background where there is one."""
         self.wait()
-        self._next = monotonic() + PACE
         write = snapshot(self._learner, self._folder)
         if self._thread is None:
             self._write(write)
@@ -58,8 +59,10 @@ class Writer:
             self._writing = self._thread.submit(self._write, write)
 
     def _write(self, write: Callable[[], None]) -> None:
+        start = monotonic()
         self._first()
         write()
+        self._next = start + PACE * (monotonic() - start)
 
     def wait(self) -> None:
         """Wait until all is on disk; raise what went wrong with it."""
