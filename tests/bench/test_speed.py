@@ -26,6 +26,15 @@ def test_lines_fit_the_device() -> None:
     assert {row.members for row in on_cuda} == {1, 2, 4, 8}
     assert {row.precision for row in on_cuda} == {"tf32", "bf16"}
     assert all(row.plain in on_cuda for row in on_cuda if row.members in (1, 8))
+    others = rows(torch.device("cuda"), ("spg",), None)
+    assert {(row.engine, row.members) for row in others if row.method == "spg"} == {
+        ("eager", 1),
+        ("graph", 1),
+        ("compiled", 1),
+        ("graph", 8),
+        ("compiled", 8),
+    }
+    assert not any(row.method == "hat" for row in others)
     with pytest.raises(HatrackError, match="unknown method 'hut'; did you mean 'hat'"):
         rows(CPU, ("hut",), None)
 

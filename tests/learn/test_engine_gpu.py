@@ -90,6 +90,16 @@ def test_bf16_learns_and_keeps_its_promise() -> None:
     assert learner.verify().ok
 
 
+@pytest.mark.parametrize("engine", ["graph", "compiled"])
+def test_dropout_is_drawn_anew_at_every_recorded_step(engine: str) -> None:
+    losses: list[float] = []
+    learner = Learner(mlp(0.5), METHODS["sgd"](lr=1e-12, lr_min=0.0), epochs=8, device="cuda", engine=engine)
+    task = hatrack.tasks("split-digits", seed=0)[0]
+    learner.learn(task, on_epoch=lambda epoch: losses.append(epoch.train_loss))
+    assert len(set(losses)) == 8
+    assert 1e-3 < max(losses) - min(losses) < 1
+
+
 def test_a_cohort_ends_where_each_would_alone() -> None:
     alone = [taught("hat", "graph", seed, dropout=0.3) for seed in range(3)]
     beside = [
