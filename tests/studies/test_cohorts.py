@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,16 @@ def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
     assert given == [["0", "1", "2"], ["1"], ["2"]]
     assert [(end.item.name, end.reason) for end in ends] == [("0", None), ("1", "killed"), ("2", None)]
     assert heard == ["2 hello", "1 hello", "2 hello"]
+
+
+def test_a_share_is_carried_out_by_a_process_of_its_own(tmp_path: Path) -> None:
+    jobs = [job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat")]
+    said: list[tuple[str, Any]] = []
+    ends = list(
+        engine._pooled(shares(jobs, 1), 1, partial(engine._hear, lambda which, m: said.append((which.name, m))))
+    )
+    assert {end.item.name for end in ends[:-1]} == {"a", "b"}
+    assert isinstance(ends[-1].item, Share)
+    assert all(end.reason is None for end in ends)
+    assert ("b", Step(5, 5, 0)) in said
+    assert all(one.done for one in jobs)
