@@ -76,13 +76,13 @@ def test_epochs_that_end_soon_after_a_checkpoint_are_left_out_in_the_background(
     real = learner()
     with Writer(Pretend(real), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         for now[0] in (10.0, 10.4, 10.99, 11.01, 11.5):
-            writer.save_epoch()
+            writer.save()
             writer.wait()
-        writer.save()  # a finished task is saved whenever it ends
+        writer.save(last=True)
     assert saved == [10.0, 11.01, 11.5]
     with Writer(real, tmp_path, nothing) as writer:
         for _ in range(2):
-            writer.save_epoch()
+            writer.save()
     assert len(saved) == 5
 
 
@@ -97,9 +97,10 @@ def test_an_epoch_does_not_wait_for_a_checkpoint_under_way(tmp_path: Path, monke
 
     monkeypatch.setattr(module, "snapshot", lambda learner, folder: slow)
     with Writer(Pretend(learner()), tmp_path, nothing) as writer:  # type: ignore[arg-type]
-        writer.save_epoch()
+        writer.save()
         assert begun.wait(60)
-        writer.save_epoch()
+        assert writer.busy
+        writer.save()
         assert written == []
         go_on.set()
     assert written == [1]

@@ -12,7 +12,7 @@ import json
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from itertools import accumulate
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from safetensors.torch import save
@@ -75,7 +75,7 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, w
     def record(epoch: Epoch) -> None:
         fields = asdict(epoch) | {"seconds": monotonic() - began}
         records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
-        writer.save_epoch()
+        writer.save()
         listener.epoch(epoch)
 
     resumed = len(records) > 0
@@ -85,8 +85,6 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, w
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
     listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
-    if learner.finished == len(tasks):
-        writer.save()  # a killed process may not have removed what its last one replaced
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], on_epoch=record)
         accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
@@ -96,6 +94,16 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, w
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
         listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))
+    yield from _written(writer)
+    writer.save(last=True)  # also where all was learned before: a killed process may have left replaced files behind
+    yield from _written(writer)
+
+
+def _written(writer: Writer) -> Iterator[None]:
+    """Let others have their turns while a checkpoint is being written."""
+    while writer.busy:
+        sleep(0.001)
+        yield
 
 
 def _finish(setup: Setup, folder: Folder, records: Records) -> dict[str, Any]:

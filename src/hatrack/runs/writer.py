@@ -1,11 +1,11 @@
 """Checkpoints written while training goes on.
 
 On a GPU an epoch may take less time than writing a checkpoint, and several runs may share the disk. There, what is to
-be saved is copied to the host, which takes milliseconds, and a thread writes it; epochs that end within PACE times as
-long as the last checkpoint took to write are left out, so that the disk is never what a run waits for. A process that
-is killed loses at most the current epoch, or, where epochs are shorter, what was learned in that time: a second or
-less for one run on a fast disk. On a CPU every epoch is saved, and writing comes first: a thread would only take time
-from training.
+be saved is copied to the host, which takes milliseconds, and a thread writes it; epochs and tasks that end within PACE
+times as long as the last checkpoint took to write are left out, so that the disk is never what a run waits for. A
+process that is killed loses at most the current epoch, or, where epochs are shorter, what was learned in that time: a
+second or less for one run on a fast disk. On a CPU every epoch is saved, and writing comes first: a thread would only
+take time from training.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Writer:
             if self._thread is not None:
                 self._thread.shutdown()
 
-    def save_epoch(self) -> None:
-        """Save the learner after an epoch, unless that was done a moment ago."""
-        if self._thread is None or (monotonic() >= self._next and (self._writing is None or self._writing.done())):
-            self.save()
+    @property
+    def busy(self) -> bool:
+        """Whether a checkpoint is being written."""
+        return self._writing is not None and not self._writing.done()
 
-    def save(self) -> None:
-        """Save the learner as it is now, in the background where there is one."""
+    def save(self, last: bool = False) -> None:
+        """Save the learner as it is now; in the background, where there is one, at its pace but for the `last` time."""
+        if self._thread is not None and not last and (self.busy or monotonic() < self._next):
+            return
         self.wait()
         write = snapshot(self._learner, self._folder)
         if self._thread is None:
