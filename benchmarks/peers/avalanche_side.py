@@ -21,21 +21,18 @@ from protocol import CLASSES, TASKS, WIDTHS, Budget, Job, arguments, read_jobs, 
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-# torchvision's compiled operators do not load beside this torch; its import only asks that these two be declared.
-for operator in ("nms", "qnms"):
-    torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-from avalanche.benchmarks import benchmark_from_datasets, with_classes_timeline, with_task_labels  # noqa: E402
-from avalanche.benchmarks.utils import (  # noqa: E402
+import torchvision_operators  # noqa: F401  # isort: skip
+from avalanche.benchmarks import benchmark_from_datasets, with_classes_timeline, with_task_labels
+from avalanche.benchmarks.utils import (
     ConstantSequence,
     DataAttribute,
     TaskAwareSupervisedClassificationDataset,
 )
-from avalanche.models import MultiHeadClassifier, MultiTaskModule, avalanche_forward  # noqa: E402
-from avalanche.models.base_model import BaseModel  # noqa: E402
-from avalanche.models.packnet import PackNetModel, PackNetPlugin  # noqa: E402
-from avalanche.training import Naive  # noqa: E402
-from avalanche.training.plugins import (  # noqa: E402
+from avalanche.models import MultiHeadClassifier, MultiTaskModule, avalanche_forward
+from avalanche.models.base_model import BaseModel
+from avalanche.models.packnet import PackNetModel, PackNetPlugin
+from avalanche.training import Naive
+from avalanche.training.plugins import (
     AGEMPlugin,
     EWCPlugin,
     LFLPlugin,

@@ -1,7 +1,6 @@
 """What both CLArena sides share: the import, and HAT's settings.
 
-torchvision's compiled operators do not load beside this torch and its import raises; declaring the two that it asks
-for is enough, because nothing here calls them. Import this before anything of clarena or torchvision.
+Import this before anything of clarena: it makes torchvision importable (torchvision_operators.py).
 
 What CLArena 1.1.0's HAT computes differently from the paper and its published code:
 
@@ -18,10 +17,7 @@ What CLArena 1.1.0's HAT computes differently from the paper and its published c
 
 from __future__ import annotations
 
-import torch
-
-for _operator in ("nms", "qnms"):
-    torch.library.define(f"torchvision::{_operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+import torchvision_operators  # noqa: F401
 
 # As in the HAT paper; clamp_threshold is the compensation's.
 SETTINGS = {

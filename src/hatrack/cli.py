@@ -64,8 +64,6 @@ def run(
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
     given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
     sets = [values.parse(word) for word in settings or []]
-    if seeds is not None:
-        processes.refuse_several("--seeds")
     if seeds is None:
         resolved = spec.resolve(given | _joined(device), sets)
         setup = prepare(resolved)
@@ -232,6 +230,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
     from hatrack.show.cohort import cohort_summary
     from hatrack.show.plain import PlainProgress
 
+    processes.refuse_several("--seeds")
     specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]
     setups = [prepare(one) for one in specs]
     with ExitStack() as stack:

@@ -6,9 +6,10 @@ stopwatch: the methods named in PARTS are wrapped while it lasts. An epoch of st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
+from inspect import isgeneratorfunction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -29,9 +30,8 @@ from hatrack.studies.plan import Places, plan
 from hatrack.studies.recipes import find
 
 RECIPE, METHOD = "hat-mnist2", "hat"
-STEPS = "training steps"
 PARTS: dict[str, tuple[Any, str]] = {
-    STEPS: (Engine, "epoch"),
+    "training steps": (Engine, "epoch"),
     "validation": (fit, "validate"),
     "evaluation": (Learner, "evaluate"),
     "checkpoints": (Writer, "save"),
@@ -54,7 +54,7 @@ def run_table(spec: Spec) -> str:
     spent = dict.fromkeys(PARTS, 0.0)
     with TemporaryDirectory() as place, ExitStack() as stack:
         for part, (owner, name) in PARTS.items():
-            stack.enter_context(_clocked(owner, name, partial(_add, spent, part), setup.learner.device))
+            stack.enter_context(_clocked(owner, name, spent, part, setup.learner.device))
         with folder.create(spec.toml(), Path(place) / "run", "") as made:
             result = runner.execute(setup, made, _Deaf())
     total = perf_counter() - began
@@ -66,13 +66,9 @@ def run_table(spec: Spec) -> str:
     return "\n".join(lines)
 
 
-def _add(spent: dict[str, float], part: str, seconds: float) -> None:
-    spent[part] += seconds
-
-
 @contextmanager
-def _clocked(owner: Any, name: str, add: Callable[[float], None], device: torch.device) -> Iterator[None]:
-    """Time every call of a function; that of a generator until it is exhausted."""
+def _clocked(owner: Any, name: str, spent: dict[str, float], part: str, device: torch.device) -> Iterator[None]:
+    """Add the time of every call of a function to its part; a generator counts until it is exhausted."""
     real = getattr(owner, name)
 
     def timed(*args: Any, **more: Any) -> Any:
@@ -80,15 +76,15 @@ def _clocked(owner: Any, name: str, add: Callable[[float], None], device: torch.
         try:
             return real(*args, **more)
         finally:
-            add(perf_counter() - start)
+            spent[part] += perf_counter() - start
 
     def timed_bit_by_bit(*args: Any, **more: Any) -> Iterator[Any]:
         start = perf_counter()
         yield from real(*args, **more)
         wait(device)
-        add(perf_counter() - start)
+        spent[part] += perf_counter() - start
 
-    setattr(owner, name, wraps(real)(timed_bit_by_bit if owner is Engine else timed))
+    setattr(owner, name, wraps(real)(timed_bit_by_bit if isgeneratorfunction(real) else timed))
     try:
         yield
     finally:

@@ -47,7 +47,7 @@ class Listener(Protocol):
         """Note what is about to be done."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """Note a finished epoch; its checkpoint is already on disk."""
+        """Note a finished epoch; its line in metrics.jsonl is already written."""
 
     def learned(self, outcome: Outcome) -> None:
         """Note a finished task."""

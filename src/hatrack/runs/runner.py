@@ -90,7 +90,8 @@ def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, w
         accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
         seconds = monotonic() - began
         records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
-        writer.save()
+        if index + 1 < len(tasks):
+            writer.save()
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
         listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))

@@ -83,7 +83,7 @@ def settle(number: int) -> None:
         torch.cuda.set_device(number % torch.cuda.device_count())
 
 
-def work(item: Job | Share, tell: Callable[[Any], Any]) -> Any:
+def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
     """Carry out a job or a share; warnings of the library and lines of its log become lines that `tell` hears."""
     import logging
     import warnings
@@ -108,6 +108,9 @@ def work(item: Job | Share, tell: Callable[[Any], Any]) -> Any:
                     before(message, category, *rest, **more)
 
             warnings.showwarning = show
-            return work_together(item, tell) if isinstance(item, Share) else carry_out(item, tell)
+            if isinstance(item, Share):
+                work_together(item, tell)
+            else:
+                carry_out(item, tell)
     finally:
         log.removeHandler(handler)
