@@ -189,6 +189,30 @@ def test_only_so_many_have_their_turns_at_once() -> None:
     assert ends == [(i, None) for i in range(4)]
 
 
+def test_a_turn_is_due_when_the_device_has_done_the_last_one() -> None:
+    turns: list[str] = []
+
+    class Slow(Lane):
+        """A lane whose device is at work for three looks after every turn."""
+
+        looks = 0
+
+        @property
+        def busy(self) -> bool:
+            self.looks += 1
+            return self.looks % 4 != 0
+
+    def member(name: str, count: int) -> Iterator[None]:
+        for _ in range(count):
+            turns.append(name)
+            yield
+
+    members = [(Slow(CPU), member("slow", 3)), (Lane(CPU), member("quick", 9))]
+    assert sorted(take_turns(members)) == [(0, None), (1, None)]
+    assert turns[:8] == ["quick"] * 3 + ["slow"] + ["quick"] * 4
+    assert turns.count("slow") == 3
+
+
 def test_a_member_that_fails_does_not_stop_the_others() -> None:
     def fails() -> object:
         yield

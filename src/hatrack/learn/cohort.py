@@ -2,16 +2,20 @@
 
 A small network leaves most of a GPU idle, and processes that share one take turns on it. Here one process gives every
 learner its turn: a turn submits a few steps to the learner's own stream and returns before they are done, so that the
-device works on all streams together. A turn sees the random numbers of its own learner only, so that each ends where
-it would have ended alone.
+device works on all streams together. The next turn is due when they are done: a small network gets more turns than a
+large one, and nobody waits for a single stream while the others run dry. A turn sees the random numbers of its own
+learner only, so that each ends where it would have ended alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from time import sleep
 
 import torch
+
+NAP = 1e-4  # seconds between two looks at streams that are all busy: far less than a turn's steps take
 
 
 class Lane:
@@ -25,6 +29,12 @@ class Lane:
             self._stream.wait_stream(torch.cuda.current_stream(device))
             self._generator = torch.cuda.default_generators[self._stream.device_index]
             self._state = self._generator.clone_state()
+            self._submitted = torch.cuda.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the device is still at work on what the last turn submitted."""
+        return self._stream is not None and not self._submitted.query()
 
     def __enter__(self) -> None:
         self._outer_numbers = torch.get_rng_state()
@@ -42,6 +52,7 @@ class Lane:
         if self._stream is not None:
             self._generator.graphsafe_set_state(self._outer_state)
             torch.cuda.set_stream(self._outer_stream)
+            self._submitted.record(self._stream)
 
 
 def take_turns(
@@ -54,7 +65,11 @@ def take_turns(
     waiting = enumerate(members)
     active = dict(islice(waiting, at_once))
     while active:
-        for number, (lane, member) in list(active.items()):
+        due = [number for number, (lane, _) in active.items() if len(active) == 1 or not lane.busy]
+        if not due:
+            sleep(NAP)
+        for number in due:
+            lane, member = active[number]
             stopped: Exception | None = None
             with lane:
                 try:
