@@ -69,7 +69,9 @@ class Engine:
         device = self.stepper.method.model.device
         self._order = torch.zeros(len(self.feed), dtype=torch.long, device=device)
         self._within = torch.arange(self.size, device=device)
-        self._stream = torch.cuda.Stream(device) if cuda else None
+        # The default stream cannot be recorded; a cohort's member has a stream of its own already (see cohort.py).
+        default = cuda and torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
+        self._stream = torch.cuda.Stream(device) if default else None
         for group in self.stepper.optimizer.param_groups:
             if "capturable" in group and cuda:
                 group["capturable"] = True  # its step count must live on the device
@@ -144,6 +146,7 @@ class Engine:
 
     def _record(self, count: int) -> torch.cuda.CUDAGraph | None:
         """Record a step on the current stream without running it."""
+        _make_room(self.stepper.method.model.device)
         graph = torch.cuda.CUDAGraph()
         try:
             graph.capture_begin(capture_error_mode="thread_local")
@@ -197,6 +200,13 @@ class _On:
         if self._stream is not None:
             torch.cuda.set_stream(self._outer)
             self._outer.wait_stream(self._stream)
+
+
+def _make_room(device: torch.device) -> None:
+    """Give back what dropped recordings held, once it is a quarter of the device: it is of use to nobody else."""
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if idle > torch.cuda.get_device_properties(device).total_memory / 4:
+        torch.cuda.empty_cache()
 
 
 def _line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -285,6 +286,8 @@ class Learner:
 
 def pick_device(device: str | torch.device) -> torch.device:
     """Return the device that was asked for; "auto" takes CUDA where there is one."""
+    # By default eight streams at most reach a GPU independently; runs side by side need more (read when CUDA starts).
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
