@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hatrack import HatrackError
-from hatrack.bench.whole import PARTS, paper_spec, run_table
+from hatrack.bench.whole import LOADING, PARTS, TRAINING, paper_spec, run_table
 from hatrack.runs.spec import resolve
 
 
@@ -17,9 +17,12 @@ def test_the_parts_add_up() -> None:
     spec = resolve({"method": "hat", "benchmark": "split-digits", "epochs": 2, "device": "cpu"}, [("widths", [16])])
     text = run_table(spec)
     shares = {m[1].strip(): float(m[2]) for m in re.finditer(r"^(.+?) +[\d.]+ s +([\d.]+)%$", text, re.MULTILINE)}
-    assert list(shares) == [*PARTS, "everything else"]
+    assert list(shares) == [*PARTS, LOADING, "everything else"]
     assert sum(shares.values()) == pytest.approx(100, abs=0.5)
-    assert all(share > 0 for share in shares.values())
+    assert all(share > 0 for part, share in shares.items() if part != LOADING)  # which happens once a process
+    without = re.search(r"([\d.]+)% in training steps$", text)
+    assert without is not None
+    assert float(without[1]) == pytest.approx(shares[TRAINING] / (1 - shares[LOADING] / 100), abs=0.2)
     assert {name: getattr(owner, name) for owner, name in PARTS.values()} == before
 
 

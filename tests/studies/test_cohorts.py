@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from hatrack.errors import HatrackWarning
 from hatrack.runs.spec import resolve
 from hatrack.studies import cohorts, engine
 from hatrack.studies.cohorts import Share, shares, work_together
@@ -49,6 +52,26 @@ def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
     assert (b, Step(5, 5, 0)) in told
     carry_out(job(tmp_path / "alone", 1, "hat"), lambda message: None)
     assert outcome(b.path) == outcome(tmp_path / "alone")
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_the_library_says_is_said_of_the_run_whose_turn_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def talking(job: Job, tell: object) -> Iterator[None]:
+        for turn in range(2):
+            warnings.warn(f"{job.name} warns in\nturn {turn}", HatrackWarning, stacklevel=1)
+            logging.getLogger("hatrack.data").info("%s notes", job.name)
+            yield
+
+    monkeypatch.setattr(cohorts, "carrying", talking)
+    a, b = job(tmp_path / "a", 0), job(tmp_path / "b", 1)
+    told: list[Any] = []
+    work_together(Share((a, b)), told.append)
+    first = [(one, line) for one in (a, b) for line in (f"{one.name} warns in turn 0", f"{one.name} notes")]
+    assert told[:4] == first
+    assert told[4] == (a, "a warns in turn 1")
+    assert not logging.getLogger("hatrack").handlers
 
 
 def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ have had alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from hatrack.learn.cohort import Lane, take_turns
 from hatrack.studies.job import Job, carrying
+from hatrack.studies.lines import lines_to
 from hatrack.studies.pool import Done, failed
 
 LANES = 8  # more gain nothing on a GPU that eight small networks keep busy
@@ -39,12 +40,24 @@ def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
     Of one for which the GPU's memory did not suffice nothing is said: it may go better alone.
     """
     device = torch.device(share.jobs[0].spec.device)
-    members = ((Lane(device), carrying(job, partial(_tell, tell, job))) for job in share.jobs)
+    members = ((Lane(device), _speaking(job, partial(_tell, tell, job))) for job in share.jobs)
     for number, error in take_turns(members, LANES):
         if isinstance(error, torch.OutOfMemoryError) and len(share.jobs) > 1:
             continue
         reason, trace = (None, "") if error is None else failed(error)
         tell(Done(share.jobs[number], reason=reason, trace=trace))
+
+
+def _speaking(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
+    """Carry a job out bit by bit; what the library says during its turns is said of this job."""
+    turns = carrying(job, tell)
+    while True:
+        with lines_to(tell):
+            try:
+                next(turns)
+            except StopIteration:
+                return
+        yield
 
 
 def _tell(tell: Callable[[Any], Any], job: Job, message: Any) -> Any:

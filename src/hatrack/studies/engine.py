@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from hatrack.studies.cohorts import Share, shares, work_together
 from hatrack.studies.job import Job, carry_out
+from hatrack.studies.lines import lines_to
 from hatrack.studies.pool import Done, Pool
 
 Hear = Callable[[Job, Any], Any]
@@ -60,8 +61,8 @@ def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) ->
 
 
 def _hear(hear: Hear, share: Share, said: Any) -> Any:
-    """Pass on what a run of a share says; a line of the log belongs to the first."""
-    job, message = said if isinstance(said, tuple) else (share.jobs[0], said)
+    """Pass on what a run of a share says."""
+    job, message = said
     return hear(job, message)
 
 
@@ -84,33 +85,9 @@ def settle(number: int) -> None:
 
 
 def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
-    """Carry out a job or a share; warnings of the library and lines of its log become lines that `tell` hears."""
-    import logging
-    import warnings
-
-    from hatrack.errors import HatrackWarning
-
-    class Forward(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            tell(record.getMessage())
-
-    log, handler = logging.getLogger("hatrack"), Forward()
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            before = warnings.showwarning
-
-            def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-                if issubclass(category, HatrackWarning):
-                    tell(" ".join(str(message).split()))
-                else:
-                    before(message, category, *rest, **more)
-
-            warnings.showwarning = show
-            if isinstance(item, Share):
-                work_together(item, tell)
-            else:
-                carry_out(item, tell)
-    finally:
-        log.removeHandler(handler)
+    """Carry out a job or a share."""
+    if isinstance(item, Share):
+        work_together(item, tell)
+    else:
+        with lines_to(tell):
+            carry_out(item, tell)
