@@ -131,7 +131,8 @@ class SupSup(Method):
 def top(scores: Tensor, keep: float) -> Tensor:
     """Mark the share `keep` of the entries, those with the largest scores."""
     below = min(int((1 - keep) * scores.numel()), scores.numel() - 1)  # as the published code rounds
-    return scores >= scores.flatten().kthvalue(below + 1).values
+    # Not kthvalue: on a GPU it lets one block of threads do all the work.
+    return scores >= scores.flatten().topk(scores.numel() - below, sorted=False).values.min()
 
 
 def straight_through(scores: Tensor, keep: float) -> Tensor:
