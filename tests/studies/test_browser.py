@@ -42,7 +42,7 @@ def test_what_it_says(browser: Browser, tmp_path: Path) -> None:
     assert seen.complaints == []
     for said in (
         "A study & its <figures>",
-        "8 of 9 runs finished. 1 of 2 figures are within the paper’s band.",
+        "8 of 9 runs finished. 1 of 2 figures within the paper’s band, 1 above it.",
         "within ✓",
         "above ↑",
         "0.97 ± 0.01",

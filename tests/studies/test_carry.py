@@ -89,7 +89,7 @@ def test_a_study_and_going_on_with_it(tmp_path: Path) -> None:
     write(outcome, tmp_path / "small")
     for name in ("report.html", "table.csv", "runs.csv", "table.tex"):
         assert (tmp_path / "small" / name).stat().st_size > 0
-    assert "1 of 1 figures are within the paper's band." in summary(outcome, tmp_path / "small")
+    assert "1 of 1 figure within the paper’s band." in summary(outcome, tmp_path / "small")
 
 
 FAILING = """

@@ -10,7 +10,7 @@ from scipy import stats
 
 from hatrack.studies.measures import measure
 from hatrack.studies.ranking import ranking
-from hatrack.studies.table import agreement, tables
+from hatrack.studies.table import tables, verdicts
 
 from .made_up import outcome
 
@@ -28,7 +28,7 @@ def test_figures_over_seeds(tmp_path: Path) -> None:
     assert cell.interval.half == pytest.approx((high - low) / 2)
     assert cell.verdict == "within"
     assert table.rows[2].cells["acc"].verdict == "above"
-    assert agreement([table]) == (1, 2)
+    assert verdicts([table]) == {"within": 1, "above": 1}
     assert (table.rows[2].finished, len(table.rows[2].findings)) == (2, 3)
     assert list(table.rows[2].cells["acc"].values) == [0, 2]
     assert (table.rows[0].seconds, table.rows[0].memory) == (pytest.approx(14.23), 3 * 2**20)

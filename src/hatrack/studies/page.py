@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hatrack import __version__
@@ -28,8 +29,8 @@ from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding
 from hatrack.studies.measures import Measure
 from hatrack.studies.ranking import ranking
-from hatrack.studies.table import Table, agreement, tables
-from hatrack.studies.words import chance, number, ours, size, theirs, title
+from hatrack.studies.table import Table, tables, verdicts
+from hatrack.studies.words import agreement, chance, number, ours, size, theirs, title
 
 LINES_AT_MOST = 20  # in one picture, before the points of a grid are left out
 MARKS = {"within": "within ✓", "above": "above ↑", "below": "below ↓", "": DASH}
@@ -69,9 +70,7 @@ def _said(outcome: Outcome, made: Sequence[Table]) -> str:
     """Say in words how the study went."""
     done = sum(f.result is not None for f in outcome.findings)
     text = f"{done} of {counted(len(outcome.findings), 'run')} finished."
-    within, compared = agreement(made)
-    if compared:
-        text += f" {within} of {compared} figures are within the paper’s band."
+    text = f"{text} {agreement(verdicts(made))}".rstrip()
     if outcome.study.changes:
         text += f" Changed from the study file: {'; '.join(outcome.study.changes)}."
     return text
@@ -80,13 +79,13 @@ def _said(outcome: Outcome, made: Sequence[Table]) -> str:
 def _cards(outcome: Outcome, made: Sequence[Table]) -> str:
     results = [f.result for f in outcome.findings if f.result is not None]
     failed = len(outcome.findings) - len(results)
-    within, compared = agreement(made)
+    found = verdicts(made)
     devices = sorted({result["device"] for result in results})
     first = outcome.study.measures[0]
     best = [(t, ranking(t, first)) for t in made]
     cards = [
         Card("Runs", f"{len(results)}", f"{failed} missing" if failed else "all finished", "bad" if failed else "good"),
-        Card("Within the paper’s band", f"{within} of {compared}" if compared else DASH, _band_note(compared)),
+        Card("Within the paper’s band", f"{found['within']} of {found.total()}" if found else DASH, _band_note(found)),
         Card("Time", duration(sum(r["seconds"] for r in results)), " · ".join(["all runs together", *devices])),
     ]
     for table_, places in best[:5]:
@@ -100,8 +99,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _band_note(compared: int) -> str:
-    return "±2 deviations, or what the file allows" if compared else "the file gives no figures"
+def _band_note(found: Counter[str]) -> str:
+    return "±2 deviations, or what the file allows" if found else "the file gives no figures"
 
 
 def _result(made: Table) -> str:

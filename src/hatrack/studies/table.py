@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -109,7 +110,6 @@ def _values(found: Sequence[Finding], measure: Measure) -> dict[int, float]:
     return {seed: value for seed, value in values if value is not None}
 
 
-def agreement(made: Sequence[Table]) -> tuple[int, int]:
-    """Return how many of our figures are within the paper's band, and how many have one."""
-    verdicts = [c.verdict for t in made for row in t.rows for c in row.cells.values() if c.verdict]
-    return sum(verdict == "within" for verdict in verdicts), len(verdicts)
+def verdicts(made: Sequence[Table]) -> Counter[str]:
+    """Count our figures that are within the paper's band, above and below it."""
+    return Counter(c.verdict for t in made for row in t.rows for c in row.cells.values() if c.verdict)

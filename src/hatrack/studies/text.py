@@ -8,18 +8,15 @@ from pathlib import Path
 from hatrack.report.parts import duration
 from hatrack.studies.carry import Outcome
 from hatrack.studies.ranking import ranking
-from hatrack.studies.table import Table, agreement, tables
-from hatrack.studies.words import chance, number, ours, size, theirs
+from hatrack.studies.table import Table, tables, verdicts
+from hatrack.studies.words import agreement, chance, number, ours, size, theirs
 
 
 def summary(outcome: Outcome, folder: Path) -> str:
     """Return a table a benchmark, the ranking, what failed and where the files are."""
     made = tables(outcome)
     blocks = [_title(outcome), *(_table(table) for table in made), *(_ranking(table) for table in made)]
-    within, compared = agreement(made)
-    if compared:
-        blocks.append(f"{within} of {compared} figures are within the paper's band.")
-    blocks += [_failures(outcome), _files(folder)]
+    blocks += [agreement(verdicts(made)), _failures(outcome), _files(folder)]
     return "\n\n".join(block for block in blocks if block)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hatrack.report.parts import DASH, duration
+from collections import Counter
+
+from hatrack.report.parts import DASH, counted, duration
 from hatrack.studies.measures import HALF, Measure
 from hatrack.studies.table import Cell
 
@@ -58,6 +60,15 @@ def ours(cell: Cell, measure: Measure) -> str:
 def theirs(cell: Cell) -> str:
     """Write the paper's figure."""
     return DASH if cell.figure is None else str(cell.figure)
+
+
+def agreement(found: Counter[str]) -> str:
+    """Say how our figures lie to the paper's; nothing where it has none."""
+    if not found:
+        return ""
+    beside = ", ".join(f"{found[where]} {where}" for where in ("above", "below") if found[where])
+    within = f"{found['within']} of {counted(found.total(), 'figure')} within the paper’s band"
+    return within + (f", {beside} it." if beside else ".")
 
 
 def size(memory: float | None) -> str:
