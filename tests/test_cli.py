@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,15 @@ def test_resume_of_a_finished_run_shows_it_again(finished: Path, capsys: pytest.
 def test_verify_of_a_good_run(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(finished)]) == 0
     assert capsys.readouterr().out.count("unchanged") == 5
+
+
+def test_verify_of_a_run_made_on_a_device_that_is_not_here(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "moved")
+    spec = tmp_path / "moved" / "spec.toml"
+    text = spec.read_text()
+    spec.write_text(text.replace('device = "cpu"', 'device = "cuda:9"').replace('engine = "eager"', 'engine = "graph"'))
+    assert spec.read_text() != text
+    assert main(["verify", str(tmp_path / "moved")]) == 0
 
 
 def test_verify_finds_what_sgd_does(capsys: pytest.CaptureFixture[str]) -> None:

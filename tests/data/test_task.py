@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
+from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split, Task
 from hatrack.errors import HatrackError
 
@@ -118,6 +119,19 @@ def test_preparation_scales_normalises_and_permutes_as_numpy_does() -> None:
     wanted = (x / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
     wanted = wanted.reshape(5, -1)[:, order].reshape(x.shape)
     np.testing.assert_allclose(prepare(torch.from_numpy(x)).numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_bytes_and_floats_that_are_learned_together_are_prepared_as_they_are_alone(as_dataset: bool) -> None:
+    pictures = torch.randint(256, (6, 1, 2, 2), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    numbers = torch.rand(5, 1, 2, 2)
+    parts = []
+    for number, x in enumerate((pictures, numbers)):
+        y = torch.zeros(len(x), dtype=torch.long)
+        split = Split(TensorDataset(x, y), y) if as_dataset else Split(x, y)
+        parts.append(Part(number, split, Inputs()))
+    [batch] = Feed(parts, torch.device("cpu")).batches(11)
+    assert torch.equal(batch.x, torch.cat([pictures.float() / 255, numbers]))
 
 
 def test_inputs_need_mean_and_std_of_one_length() -> None:

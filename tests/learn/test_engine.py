@@ -108,6 +108,30 @@ def test_generated_code_does_the_same() -> None:
     assert_same(taught("hat", "compiled"), taught("hat", "eager"))
 
 
+def test_a_step_that_breaks_off_while_it_is_traced_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+
+    class Asks(nn.Module):
+        """Counts batches, draws random numbers, and only then asks for a number."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12), nn.Dropout(0.3))
+            self.second = nn.Linear(12, 12)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.first(x)
+            return self.second(hidden if float(hidden.detach().sum()) > 0 else -hidden)
+
+    def made() -> nn.Module:
+        torch.manual_seed(0)
+        return Asks()
+
+    with pytest.warns(EngineWarning, match="cannot be compiled"):
+        beside = taught("sgd", "compiled", made)
+    assert_same(taught("sgd", "eager", made), beside)
+
+
 def test_a_step_that_cannot_be_traced_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
     plain = HAT.loss

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +149,69 @@ def test_diverging_training_falls_back_to_the_best_weights() -> None:
     learner.learn(Task("t", (x, y), (x, y), (x, y)), on_epoch=seen.append)
     assert all(torch.isfinite(p).all() for p in learner.model.net.parameters())
     assert seen[-1].lr < seen[0].lr
+
+
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [("sgd", lambda p: torch.optim.SGD(p, lr=10.0, momentum=0.9)), ("si", lambda p: torch.optim.SGD(p, lr=10.0))],
+)
+def test_nothing_that_is_not_finite_outlives_the_epoch_that_diverged(
+    method: str, optimizer: Callable[..., torch.optim.Optimizer], tasks: list[Task]
+) -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(64, 64), torch.nn.LeakyReLU(0.2))]
+    learner = Learner(torch.nn.Sequential(torch.nn.Flatten(), *layers), METHODS[method](), optimizer, epochs=40)
+    epochs: list[Epoch] = []
+    for task in tasks[:2]:
+        learner.learn(task, on_epoch=epochs.append)
+    lost = [not (math.isfinite(e.train_loss) and math.isfinite(e.valid_loss)) for e in epochs]
+    assert any(lost)
+    assert sum(lost) < len(lost) / 2
+    assert all(torch.isfinite(t).all() for t in learner.method.state().values())
+    assert learner.evaluate(tasks[1], 1) > 0.65
+
+
+def test_a_learning_rate_below_the_least_is_refused(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), lambda p: torch.optim.Adam(p, lr=5e-5), epochs=2)
+    with pytest.raises(HatrackError, match=r"starts at 5e-05, below lr_min 0\.0001"):
+        learner.learn(tasks[0])
+
+
+def test_parts_that_differ_are_refused_before_anything_is_learned(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    x, y = torch.zeros(9, 1, 8, 8), torch.arange(9) % 2
+    odd = Task("odd", (x, y), (x, y), (torch.zeros(9, 1, 9, 9), y))
+    with pytest.raises(HatrackError, match=r"'odd' has training inputs \(1, 8, 8\) .* test inputs \(1, 9, 9\)"):
+        learner.learn(odd)
+    learner.learn(tasks[0])
+    assert (learner.finished, len(learner.capacities)) == (1, 1)
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(9, 1, 5, 5), torch.zeros(9, 1, 8, 8, dtype=torch.float64)])
+def test_a_first_task_that_the_network_cannot_take_leaves_room_for_one_that_it_can(
+    wrong: torch.Tensor, tasks: list[Task]
+) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    with pytest.raises(HatrackError, match="the network cannot take the inputs of task 'wrong'"):
+        learner.learn(Task("wrong", (wrong, torch.arange(9) % 2)))
+    learner.learn(tasks[0])
+    assert learner.verify().ok
+
+
+def test_a_learner_stopped_while_it_finished_a_task_says_so(
+    tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HAT, "use", stop)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(tasks[0])
+    for refused in (lambda: learner.learn(tasks[0]), lambda: learner.save(tmp_path)):
+        with pytest.raises(HatrackError, match="stopped while it finished task 'digits 0-1'"):
+            refused()
 
 
 def test_verify_finds_an_edited_checkpoint(tasks: list[Task], tmp_path: Path) -> None:

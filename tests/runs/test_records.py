@@ -33,6 +33,18 @@ def test_lines_by_hand(tmp_path: Path) -> None:
     ]
 
 
+def test_another_device_is_no_other_run(tmp_path: Path) -> None:
+    spec = {"seed": 0, "device": "cuda", "engine": "graph"}
+    for device in ("cuda", "cuda:0", "cpu"):
+        records = Records(tmp_path / "m")
+        records.start(spec | {"device": device, "engine": "eager"})
+        records.close()
+    records = Records(tmp_path / "m")
+    with pytest.raises(HatrackError, match=r"was changed after the run had started \(seed\)"):
+        records.start(spec | {"seed": 1})
+    records.close()
+
+
 @pytest.mark.parametrize("cut", range(len(WHOLE) + 1))
 @pytest.mark.parametrize("again", range(len(WHOLE) + 1))
 def test_going_on_from_any_place_gives_the_same_bytes(tmp_path: Path, cut: int, again: int) -> None:

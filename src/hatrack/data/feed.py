@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
-from hatrack.data.task import Inputs, Split
+from hatrack.data.task import Inputs, Split, as_floats
 from hatrack.errors import HatrackError
 
 
@@ -50,8 +50,12 @@ class Feed:
         lengths = torch.tensor([len(part.split) for part in parts])
         self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
         self._resident = all(part.split.resident for part in parts)
+        # Joined as they are, bytes beside floats would become floats up to 255.
+        self._uneven = self._mixed and len({part.split.first(1).dtype for part in parts}) > 1
         if self._resident:
             placed = [part.split.placed(device) for part in parts]
+            if self._uneven:
+                placed = [(as_floats(x), rows, y) for x, rows, y in placed]
             shapes = {tuple(x.shape[1:]) for x, _, _ in placed}
             if len(shapes) > 1:
                 raise HatrackError(f"tasks that are learned together need inputs of one shape, got {sorted(shapes)}.")
@@ -110,7 +114,7 @@ class Feed:
         return Batch(prepared[self._which[source], torch.arange(len(x), device=x.device)], y, source)
 
     def _loaded(self, size: int, order: Tensor) -> Iterator[Batch]:
-        datasets: list[Dataset[Any]] = [_Labelled(part.split) for part in self._parts]
+        datasets: list[Dataset[Any]] = [_Labelled(part.split, self._uneven) for part in self._parts]
         loader: DataLoader[Any] = DataLoader(
             ConcatDataset(datasets), batch_size=size, sampler=order.tolist(), num_workers=self._workers
         )
@@ -131,12 +135,13 @@ def _joined(placed: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 class _Labelled(Dataset[Any]):
-    """A split as a map-style Dataset of (input, integer label)."""
+    """A split as a map-style Dataset of (input, integer label); `floats`: bytes as numbers from 0 to 1."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split, floats: bool) -> None:
         self._data: Any = split.dataset() if not split.resident else None
         self._placed = split.placed(torch.device("cpu")) if split.resident else None
         self._length = len(split)
+        self._floats = floats
 
     def __len__(self) -> int:
         return self._length
@@ -144,6 +149,8 @@ class _Labelled(Dataset[Any]):
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
         if self._placed is not None:
             inputs, rows, labels = self._placed
-            return inputs[rows[row]], int(labels[row])
-        x, y = self._data[row]
-        return torch.as_tensor(x), int(y)
+            x, y = inputs[rows[row]], labels[row]
+        else:
+            x, y = self._data[row]
+        x = torch.as_tensor(x)
+        return as_floats(x) if self._floats else x, int(y)

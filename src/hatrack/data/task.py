@@ -38,6 +38,11 @@ class Inputs:
         return Preparation(self, device)
 
 
+def as_floats(x: Tensor) -> Tensor:
+    """Return bytes as numbers from 0 to 1, anything else as it is."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
 class Preparation:
     """`Inputs` with its constants resident on one device, so that a batch costs no host round trip."""
 
@@ -47,8 +52,7 @@ class Preparation:
         self._order = None if inputs.permutation is None else torch.tensor(inputs.permutation, device=device)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.uint8:
-            x = x.float() / 255
+        x = as_floats(x)
         if self._mean is not None and self._inv_std is not None:
             shape = (1, -1) + (1,) * (x.ndim - 2)
             x = (x - self._mean.view(shape)) * self._inv_std.view(shape)

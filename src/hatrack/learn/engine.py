@@ -22,6 +22,7 @@ from torch.optim import LBFGS, SGD, Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn.compiled import Compiled
+from hatrack.learn.moving import Standing
 from hatrack.learn.parallel import crew
 from hatrack.learn.step import Stepper
 
@@ -105,6 +106,12 @@ class Engine:
             self.stepper.set_lr(ratio)
             self._graphs.clear()
 
+    def forget_optimizer(self) -> None:
+        """Let the optimiser begin anew; recorded steps hold on to what it kept."""
+        self.stepper.optimizer.state.clear()
+        self._graphs.clear()
+        self._done.clear()
+
     # ---- one step
 
     def _one(self, count: int) -> None:
@@ -131,6 +138,7 @@ class Engine:
 
     def _compiled_step(self, count: int) -> None:
         known = self._compiled.get(count)
+        before = Standing(self.stepper.method) if known is None else None
         try:
             if known is None:
                 known, loss = Compiled.trace(self.stepper, lambda: self._batch(count))
@@ -140,6 +148,8 @@ class Engine:
         except Exception as error:  # whatever the compiler stumbles over, the step can be done without it
             why = f"its step cannot be compiled ({type(error).__name__}: {_line(error)})"
             self._fall_back("graph" if self._recorded else "eager", why)
+            if before is not None:  # tracing does the step for real, and got to who knows where
+                before.restore()
             self.stepper.step(self._batch(count))
         else:
             known.finish(loss)

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
+from hatrack.errors import HatrackError
 from hatrack.learn.capacity import total_capacity
 from hatrack.learn.engine import Engine
+from hatrack.learn.moving import copied, in_progress, moving, put_back
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
@@ -20,6 +22,7 @@ from hatrack.methods.base import Method
 
 # Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
+SIMPLE = (bool, int, float, str, type(None))  # what the page of a saved learner can hold
 EVALUATION_BATCH = {"cpu": 1000, "cuda": 8000}  # samples at most
 
 
@@ -72,7 +75,12 @@ class Fit:
         self.engine = Engine(engine, self.stepper, train, size)
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
         self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min)
-        self.epoch = 0
+        if self.schedule.over and place.epochs and place.phase == 0:
+            raise HatrackError(
+                f"the learning rate starts at {lr:g}, below lr_min {method.lr_min:g}, at which training stops: nothing "
+                f"would be learned; lower lr_min of {method.name} or raise the learning rate."
+            )
+        self.epoch = 0  # the last one that is over
         self.best_epoch = 0
         self.best = self._snapshot()
 
@@ -83,27 +91,27 @@ class Fit:
 
     def run_epoch(self, name: str, valid: Feed) -> Generator[None, None, Epoch]:
         """Run one epoch, pausing now and then, validate, and let the schedule draw its conclusions."""
-        self.epoch += 1
+        epoch = self.epoch + 1
         task, lr = self.method.task, self.schedule.lr
-        order = generator(self.seed, "shuffle", task, self.place.phase, self.epoch)
-        with noise(self.seed, "noise", task, self.place.phase, self.epoch, device=self.method.model.device):
+        order = generator(self.seed, "shuffle", task, self.place.phase, epoch)
+        with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
             yield from self.engine.epoch(order)
             train_loss = float(self.stepper.loss) / self.engine.steps
             valid_loss, valid_accuracy = validate(self.method, valid, task)
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
-        else:  # it diverged: back to the best weights, with a smaller step
+        else:
             improved = False
-            self.restore()
-            self.schedule.drop()
+            self._start_over()
         if improved:
-            self.best, self.best_epoch = self._snapshot(), self.epoch
+            self.best, self.best_epoch = self._snapshot(), epoch
+        self.epoch = epoch
         self.engine.set_lr(self.schedule.lr / lr)
         return Epoch(
             task=task,
             name=name,
             phase=self.place.phase,
-            epoch=self.place.before + self.epoch,
+            epoch=self.place.before + epoch,
             epochs=self.place.before + self.place.epochs + self.place.after,
             train_loss=train_loss,
             valid_loss=valid_loss,
@@ -115,13 +123,18 @@ class Fit:
         )
 
     def _snapshot(self) -> dict[str, Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self.moving.items()}
+        return copied({**self.moving, **in_progress(self.method)})
 
     def restore(self) -> None:
         """Put the best epoch's weights back."""
-        with torch.no_grad():
-            for name, tensor in self.moving.items():
-                tensor.copy_(self.best[name])
+        put_back(self.moving, self.best)
+
+    def _start_over(self) -> None:
+        """Recover from numbers that are not finite: back to the best epoch, with a smaller step and a new optimiser."""
+        self.restore()
+        put_back(in_progress(self.method), self.best)
+        self.engine.forget_optimizer()
+        self.schedule.drop()
 
     # ---- saving and taking up again
 
@@ -132,32 +145,36 @@ class Fit:
             str(i): {k: v for k, v in entry.items() if not isinstance(v, Tensor)}
             for i, entry in optimizer["state"].items()
         }
+        if any(not isinstance(v, SIMPLE) for entry in plain.values() for v in entry.values()):
+            raise HatrackError(
+                f"{type(self.stepper.optimizer).__name__} keeps what cannot be saved in the middle of a task; save "
+                f"the learner when the task is finished."
+            )
+        groups = [
+            {k: float(v) if isinstance(v, Tensor) else v for k, v in g.items()} for g in optimizer["param_groups"]
+        ]
         return {
             "phase": self.place.phase,
             "before": self.place.before,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "schedule": asdict(self.schedule),
-            "optimizer": {"groups": optimizer["param_groups"], "state": plain},
+            "optimizer": {"groups": groups, "state": plain},
         }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that move, and those of the optimiser."""
         state = self.stepper.optimizer.state_dict()["state"]
         held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
-        extra = {f"progress/{name}": t for name, t in self.method.in_progress().items()}
-        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **extra, **held}
+        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **in_progress(self.method), **held}
 
     def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
         """Take up a saved state."""
         self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
         self.schedule = Patience(**numbers["schedule"])
-        with torch.no_grad():
-            for name, tensor in self.moving.items():
-                tensor.copy_(tensors[f"moving/{name}"])
-            for name, tensor in self.method.in_progress().items():
-                tensor.copy_(tensors[f"progress/{name}"])
-        self.best = {name: best[name].to(tensor.device) for name, tensor in self.moving.items()}
+        put_back({f"moving/{name}": t for name, t in self.moving.items()}, tensors)
+        put_back(in_progress(self.method), tensors)
+        self.best = {name: tensor.to(self.method.model.device) for name, tensor in best.items()}
         state: dict[int, dict[str, Any]] = {int(i): dict(e) for i, e in numbers["optimizer"]["state"].items()}
         for key, tensor in tensors.items():
             if key.startswith("optimizer/"):
@@ -188,14 +205,6 @@ class Resume:
     def fill(self, fit: Fit) -> None:
         """Bring a new fit to where the saved one stood."""
         fit.load(self.numbers, self.tensors, self.best)
-
-
-def moving(method: Method) -> dict[str, Tensor]:
-    """Return all tensors that training may change: what is trained, and the buffers of the network."""
-    own = method.model.private[method.task]
-    shared = {f"buffer/{n}": b for n, b in method.model.net.named_buffers() if n not in own}
-    kept = {f"kept/{n}": t for n, t in own.items() if not t.requires_grad}
-    return {**method.trainable(), **shared, **kept}
 
 
 @torch.no_grad()

@@ -83,6 +83,7 @@ class Learner:
         self._fit: Fit | None = None
         self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
+        self._ending: str | None = None  # the task that is being finished: until then, masks and probes do not agree
         self.stored: dict[tuple[Path, str], tuple[Any, dict[str, Any]]] = {}  # files already on disk
 
     # ---- learning
@@ -105,7 +106,9 @@ class Learner:
 
     def learning(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> Iterator[None]:
         """Do what `learn` does bit by bit: every pause is a moment at which another learner may have its turn."""
+        self._refuse_if_broken()
         index = self.finished
+        _refuse_uneven(task, self.device)
         train_split, valid_split = self._held_out(task, index)
         part = Part(index, train_split, task.inputs)
         if self.method.needs_old_data and len(self._old) < index:
@@ -160,11 +163,23 @@ class Learner:
                 )
         else:
             self.model.meet(task.inputs.on(self.device)(task.train.first(1).to(self.device)))
-            own = self.method.private()
-            self.model.add_task(task.classes, generator(self.seed, "head", index), own)
+            self._add_head(task, index)
             self.tasks.append(Learned(task.name, task.classes, task.inputs))
         with self._noise(index, 0):
             self.method.begin_task(index, train, generator(self.seed, "method", index))
+
+    def _add_head(self, task: Task, index: int) -> None:
+        try:
+            self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
+        except HatrackError:
+            raise
+        except Exception as error:
+            example = self.model.example
+            if index == 0:
+                self.model.example = None  # it is no example of what the network takes
+            shape = "" if example is None else f" (of shape {tuple(example.shape[1:])}, {example.dtype})"
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise HatrackError(f"the network cannot take the inputs of task {task.name!r}{shape}: {why}") from error
 
     def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> Iterator[None]:
         resume, self._resume = self._resume, None
@@ -176,6 +191,7 @@ class Learner:
             before = before if resume is None else resume.before
             self.method.begin_phase(phase)
             place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
+            self.stored = {place: known for place, known in self.stored.items() if place[1] != "best"}
             fit = self._fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
             if resume is not None:
                 resume.fill(fit)
@@ -193,7 +209,15 @@ class Learner:
         """Make what a method draws between epochs a function of the seed and the place."""
         return noise(self.seed, "method", *where, device=self.device)
 
+    def _refuse_if_broken(self) -> None:
+        if self._ending is not None:
+            raise HatrackError(
+                f"this learner was stopped while it finished task {self._ending!r}, and is in no state to go on; load "
+                f"the last one saved."
+            )
+
     def _end(self, task: Task, train: Feed, index: int) -> None:
+        self._ending = task.name
         with self._noise(index, 2):
             self.method.end_task(train)
         self._fit = None
@@ -208,6 +232,7 @@ class Learner:
         # In the layout it will have when read from a file: strides decide which kernel runs, and so the last bits.
         x = x.clone(memory_format=torch.contiguous_format)
         self.probes.append(proof.Probe(x, proof.probe_logits(self.method, x, index)))
+        self._ending = None
 
     # ---- using what was learned
 
@@ -278,10 +303,26 @@ class Learner:
     # ---- memory
 
     def save(self, folder: str | Path) -> None:
-        """Write everything to `folder` (safetensors and JSON), also in the middle of a task."""
+        """Write everything to `folder` (safetensors and JSON), also in the middle of a task.
+
+        Between epochs, what is loaded goes on as if nothing had happened; an epoch that was stopped in its middle is
+        begun again.
+        """
         from hatrack.learn.state import save
 
+        self._refuse_if_broken()
         save(self, Path(folder))
+
+
+def _refuse_uneven(task: Task, device: torch.device) -> None:
+    """Look at one sample of each part: prepared, all must be alike, which would else come to light after training."""
+    prepare = task.inputs.on(device)
+    parts = {"training": task.train, "validation": task.valid, "test": task.test}
+    first = {name: prepare(s.first(1).to(device)) for name, s in parts.items() if s is not None and len(s)}
+    kinds = {name: f"{tuple(x.shape[1:])} {x.dtype}" for name, x in first.items()}
+    if len(set(kinds.values())) > 1:
+        said = ", ".join(f"{name} inputs {kind}" for name, kind in kinds.items())
+        raise HatrackError(f"task {task.name!r} has {said}; bring its parts to one shape and type.")
 
 
 def pick_device(device: str | torch.device) -> torch.device:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
 PAGE = "learner.json"
+# What a save may leave behind: its own files only, for the folder may hold others.
+OURS = re.compile(
+    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.\d+\.tmp"
+)
 SCHEMA = 1
 
 
@@ -59,7 +64,7 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
     """
     fit = learner._fit
     drafts = [
-        _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
+        _draft(learner, folder, "tasks", (learner.finished, learner.model.example is not None), _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
     if fit is not None:
@@ -86,7 +91,7 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
         atomic.write(folder / PAGE, json.dumps(page | {"files": files}, indent=1).encode())
         named = {f["name"] for f in files.values()} | {PAGE}
         for path in folder.iterdir():
-            if path.name not in named and path.suffix in (".safetensors", ".tmp"):
+            if path.name not in named and OURS.fullmatch(path.name):
                 path.unlink()
 
     return write
@@ -161,6 +166,10 @@ def _live_tensors(learner: Learner) -> dict[str, Tensor]:
         tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
         tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
     if learner._fit is not None:
+        trained = {id(tensor) for tensor in learner._fit.moving.values()}
+        for t in range(learner.finished):  # heads of old tasks, where the method goes on training them
+            named = learner.model.heads[t].named_parameters()
+            tensors |= {f"head/{t}/{n}": p for n, p in named if id(p) in trained}
         tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
     return tensors
 

@@ -19,6 +19,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
+from hatrack.modes import evaluating
 from hatrack.nets.precision import Precision
 
 
@@ -71,11 +72,8 @@ class Model:
     def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
         """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
         assert self.example is not None
-        training = self.net.training
-        self.net.eval()
-        with torch.no_grad():
+        with evaluating(self.net), torch.no_grad():
             width = self.net(self.example).flatten(1).shape[1]
-        self.net.train(training)
         head = new_head(width, classes, self.device)
         with torch.no_grad():
             bound = (6 / (width + classes)) ** 0.5

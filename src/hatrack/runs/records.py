@@ -18,6 +18,7 @@ from typing import Any
 from hatrack.errors import HatrackError
 
 Place = tuple[int, float]
+MACHINE = {"device", "engine"}  # where and how a run goes on changes no more than last bits
 
 
 class Records:
@@ -38,12 +39,12 @@ class Records:
         return float(self._lines[-1][2]["seconds"]) if self._lines else 0.0
 
     def start(self, spec: Mapping[str, Any]) -> None:
-        """Write the spec as the first line; where one stands already, it must say the same."""
+        """Write the spec as the first line; where one stands already, it must say the same but for the machine."""
         if not self._lines:
             self._write((-1, 0), {"event": "spec", "spec": dict(spec), "seconds": 0.0})
-        recorded = self._lines[0][2].get("spec")
-        if recorded != spec:
-            changed = sorted(key for key in spec if not recorded or recorded.get(key) != spec[key])
+        recorded = self._lines[0][2].get("spec") or {}
+        changed = sorted(key for key in spec.keys() - MACHINE if recorded.get(key) != spec[key])
+        if changed:
             raise HatrackError(
                 f"spec.toml was changed after the run had started ({', '.join(changed)}); put it back, or "
                 f"start a new run with these settings."

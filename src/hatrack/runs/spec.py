@@ -63,17 +63,27 @@ class Spec(BaseModel):
 RUN_KEYS = tuple(key for key in Spec.model_fields if key not in TABLES.values())
 
 
-def read(path: Path) -> Spec:
-    """Return the spec that spec.toml at `path` holds."""
+def read(path: Path, anywhere: bool = False) -> Spec:
+    """Return the spec that spec.toml at `path` holds; `anywhere`: a device that is not here becomes one that is."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         run = {key: value for key, value in document.items() if key not in TABLES.values()}
         for key in run:
             if key not in RUN_KEYS:
                 raise unknown("setting", key, RUN_KEYS)
+        if anywhere and not _is_here(run.get("device", "auto")):
+            run |= {"device": "auto", "engine": "auto"}
         return resolve(run, [*_tabled(document)])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, HatrackError) as error:
         raise HatrackError(f"{path}: {error}") from None
+
+
+def _is_here(device: Any) -> bool:
+    try:
+        pick_device(device)
+    except HatrackError:
+        return False
+    return True
 
 
 def _tabled(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

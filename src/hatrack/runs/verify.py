@@ -15,7 +15,7 @@ from hatrack.runs.spec import read
 def verify_run(path: Path) -> Verification:
     """Return the verdict on the tasks that the run in `path` has finished so far."""
     with folder.open_run(path) as opened:
-        spec = read(opened.spec)
+        spec = read(opened.spec, anywhere=True)
         verdict = None
         if (opened.checkpoint / PAGE).exists():
             shape = input_shape(opened.checkpoint)
