@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import Tensor, nn
 
+import hatrack
 from hatrack import Learner
+from hatrack.methods import METHODS
 from zoo import ZOO, Lively, alive, tasks, unit_map
 
 pytestmark = [
@@ -50,3 +55,38 @@ def test_shared_statistics_are_what_the_task_specific_ones_protect_from(name: st
     for task in tasks(kept):
         learner.learn(task)
     assert not learner.verify().ok
+
+
+class InPieces(nn.Module):
+    """Works off a large batch in pieces, and reads one layer twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.twice, self.last = nn.Linear(64, 30), nn.Linear(30, 30), nn.Linear(30, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 16:
+            return torch.cat([self(piece) for piece in x.split(16)])
+        hidden = torch.tanh(self.first(x.flatten(1)))
+        return torch.tanh(self.last(torch.tanh(self.twice(torch.tanh(self.twice(hidden))))))
+
+
+def hooked() -> nn.Module:
+    """A user's own hook centres what the second layer reads: every unit of it depends on all."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.Tanh(), nn.Linear(20, 20), nn.Tanh())
+    net[3].register_forward_pre_hook(lambda _, args: (args[0] - args[0].mean(-1, keepdim=True),))
+    return net
+
+
+@pytest.mark.parametrize("build", [InPieces, hooked])
+@pytest.mark.parametrize("method", ["hat", "pathnet"])
+@pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
+def test_gates_come_before_users_hooks_and_once_a_call(build: Callable[[], nn.Module], method: str) -> None:
+    chosen = Lively() if method == "hat" else METHODS[method]()
+    learner = Learner(build(), chosen, epochs=4)
+    for task in hatrack.tasks("split-digits", seed=0)[:2]:
+        learner.learn(task)
+    verdict = learner.verify()
+    assert verdict.ok, str(verdict)

@@ -179,3 +179,76 @@ def test_soft_locks_scale_plain_sgd_updates_as_a_float64_reference_does() -> Non
         reference -= 0.25 * (1 - amount) * g
     np.testing.assert_allclose(p.detach().numpy(), reference, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(p.detach().numpy()[0], start[0])
+
+
+def centred(optimizer: torch.optim.Optimizer) -> None:
+    def centre(opt: torch.optim.Optimizer, *_: Any) -> None:
+        for group in opt.param_groups:
+            for p in group["params"]:
+                p.grad -= p.grad.mean() + 0.1
+
+    optimizer.register_step_pre_hook(centre)
+
+
+def decayed(optimizer: torch.optim.Optimizer) -> None:
+    def decay(opt: torch.optim.Optimizer, *_: Any) -> None:
+        with torch.no_grad():
+            for group in opt.param_groups:
+                for p in group["params"]:
+                    p.mul_(0.9)
+
+    optimizer.register_step_post_hook(decay)
+
+
+def wrapped(optimizer: torch.optim.Optimizer) -> None:
+    step = optimizer.step
+
+    def both(closure: Any = None) -> None:
+        step()
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    p.mul_(0.9)
+
+    optimizer.step = both  # type: ignore[method-assign,assignment]
+
+
+@pytest.mark.parametrize("extra", [centred, decayed, wrapped])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_what_users_hang_onto_an_optimiser_moves_no_locked_entry(
+    name: str, extra: Callable[[torch.optim.Optimizer], None]
+) -> None:
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.randn(20))
+    before, locked = p.detach().clone(), torch.arange(20) < 10
+    lock = Lock({"p": p}, {"p": locked.float()})
+    optimizer = getattr(torch.optim, name)([p], lr=0.1, **({"weight_decay": 0.0} if name == "AdamW" else {}))
+    extra(optimizer)
+    lock.trust(optimizer)
+    train(optimizer, p, lock, lambda: torch.randn(20))
+    assert torch.equal(bits(p)[locked], bits(before)[locked])
+    assert not torch.equal(p.detach()[~locked], before[~locked])
+
+
+@pytest.mark.parametrize("name", ["Adam", "RMSprop"])
+def test_a_division_of_zero_by_zero_reaches_no_locked_entry(name: str) -> None:
+    p = nn.Parameter(torch.ones(4))
+    lock = Lock({"p": p}, {"p": torch.tensor([1.0, 1.0, 0.0, 0.0])})
+    optimizer = getattr(torch.optim, name)([p], lr=0.1, eps=0.0)
+    lock.trust(optimizer)
+    train(optimizer, p, lock, lambda: torch.ones(4))
+    assert p.tolist()[:2] == [1.0, 1.0]
+
+
+def test_a_sparse_gradient_moves_no_locked_entry() -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    before = table.weight.detach().clone()
+    lock = Lock({"w": table.weight}, {"w": torch.tensor([[1.0], [0.0], [1.0], [0.0]]).expand(4, 2)})
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    lock.trust(optimizer)
+    table(torch.tensor([0, 1, 2])).sum().backward()
+    lock.on_gradients()
+    optimizer.step()
+    lock.after_step()
+    assert torch.equal(bits(table.weight)[[0, 2]], bits(before)[[0, 2]])
+    assert not torch.equal(table.weight.detach()[1], before[1])

@@ -12,6 +12,7 @@ from torch.optim import LBFGS, SGD, Optimizer
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
 from hatrack.learn.parallel import Crew, crew
+from hatrack.masks.lock import watched
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
@@ -135,9 +136,13 @@ class Stepper:
 def plain(optimizer: Optimizer) -> bool:
     """Whether the optimiser does θ ← θ − lr·g and nothing else."""
     extras = ("momentum", "weight_decay", "nesterov", "maximize", "differentiable")
-    watched = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks or "step" in vars(optimizer)
     groups = optimizer.param_groups
-    return type(optimizer) is SGD and not watched and len(groups) == 1 and not any(groups[0][key] for key in extras)
+    return (
+        type(optimizer) is SGD
+        and not watched(optimizer)
+        and len(groups) == 1
+        and not any(groups[0][key] for key in extras)
+    )
 
 
 def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:

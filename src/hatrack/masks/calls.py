@@ -79,7 +79,7 @@ class Calls:
         for size in (len(batch), len(batch) + 1):
             seen: dict[str, list[torch.Size | None]] = defaultdict(list)
             hooks = [
-                module.register_forward_pre_hook(_recorder(seen[name]), with_kwargs=True)
+                module.register_forward_pre_hook(_recorder(seen[name]), with_kwargs=True, prepend=True)
                 for name, module in net.named_modules()
             ]
             try:

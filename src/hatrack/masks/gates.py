@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import cycle
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -81,8 +82,10 @@ class Gating:
         """Gate the inputs of all layers that can be reached through their module, while the context lasts."""
         hooks, parts = [], self._cut(gates)
         for module, spreads in self._inputs.items():
-            factors = [spread(gates, parts) for spread in spreads]
-            hooks.append(module.register_forward_pre_hook(partial(_gate_input, iter(factors), factors)))
+            # One factor a call; whoever works off a batch in pieces goes through the calls again.
+            factors = cycle([spread(gates, parts) for spread in spreads])
+            # Before the user's own hooks: the map knows what they do to a gated input, not to one that is gated later.
+            hooks.append(module.register_forward_pre_hook(partial(_gate_input, factors), prepend=True))
         try:
             yield
         finally:
@@ -101,9 +104,8 @@ class Gating:
         return apply(self._features(gates), features)
 
 
-def _gate_input(calls: Iterator[Tensor], factors: list[Tensor], module: nn.Module, args: Any) -> Any:
-    factor = next(calls, factors[-1])  # one factor a call; a layer called once more than traced reads the same
-    return (apply(factor, args[0]), *args[1:])
+def _gate_input(factors: Iterator[Tensor], module: nn.Module, args: Any) -> Any:
+    return (apply(next(factors), args[0]), *args[1:])
 
 
 def apply(factor: Tensor, x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+from torch.optim import optimizer as optimizers
 
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -55,6 +56,13 @@ class Lock:
         known = type(optimizer) in _MOVE_BY_GRADIENT_ONLY and not optimizer.state
         self._trusted = optimizer if known else None
 
+    @property
+    def _restoring(self) -> bool:
+        if self._trusted is None or watched(self._trusted):
+            return True
+        # Without eps, Adam and RMSprop divide the zero of a locked entry by zero.
+        return any(g.get("weight_decay", 0) != 0 or g.get("eps", 1) <= 0 for g in self._trusted.param_groups)
+
     def on_gradients(self) -> None:
         """Scale the gradients by what may pass."""
         dense: list[Any] = []
@@ -68,15 +76,24 @@ class Lock:
         if dense:
             torch._foreach_mul_(dense, passing)
         for parameter, free, _ in self._kept:
-            if parameter.grad is not None and not parameter.grad.is_sparse:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = _scale_sparse(parameter.grad, (free != 0).to(parameter.dtype))
+            elif parameter.grad is not None:
                 _bits(parameter.grad).bitwise_and_(free)
 
     def after_step(self) -> None:
         """Give every fully locked entry its old bits back."""
-        if self._trusted is not None and all(g.get("weight_decay", 0) == 0 for g in self._trusted.param_groups):
+        if not self._restoring:
             return
         for parameter, free, bits in self._kept:
             _bits(parameter.detach()).bitwise_and_(free).bitwise_or_(bits)
+
+
+def watched(optimizer: Optimizer) -> bool:
+    """Whether somebody's own code runs around the optimiser's step, and may change parameters or gradients."""
+    own = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks or "step" in vars(optimizer)
+    everywhere = optimizers._global_optimizer_pre_hooks or optimizers._global_optimizer_post_hooks
+    return bool(own or everywhere)
 
 
 def _bits(tensor: Tensor) -> Tensor:

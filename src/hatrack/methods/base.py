@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.methods.hyper import check, hyper
 from hatrack.nets.model import Model
@@ -84,6 +85,7 @@ class Method:
         self.clock = Clock(model.device)
         self.task = -1  # none yet; a loaded learner stands behind its last task
         self.lock: Lock | None = None  # what protects old tasks, for methods that have such a thing
+        self._from_the_start = set(model.parameters())
 
     def private(self) -> Mapping[str, Tensor]:
         """Return the tensors of the network that the coming task keeps for itself, with their values at its start."""
@@ -92,6 +94,15 @@ class Method:
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
         self.task = task
+
+    def refuse_unfrozen(self) -> None:
+        """Refuse parameters that were not trained when the method got to know the model: it has no masks for them."""
+        new = sorted(self.model.parameters().keys() - self._from_the_start)
+        if new:
+            raise HatrackError(
+                f"{new[0]} did not ask for gradients when the learner was made and does now; {self.name} settles at "
+                f"the start what it masks: choose what is trained before the learner is made."
+            )
 
     def remembered(self) -> float:
         """Return the share of a finished task's samples that is to be at hand later (see `needs_old_data`)."""

@@ -27,4 +27,4 @@ class FinetuneCopy(One):
     stores: ClassVar[str] = "4·P bytes: a whole network"
 
     def private(self) -> Mapping[str, Tensor]:
-        return self.model.private[-1] if self.model.private else super().private()
+        return {**super().private(), **(self.model.private[-1] if self.model.private else {})}

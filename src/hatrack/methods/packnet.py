@@ -72,6 +72,7 @@ class PackNet(Method):
     # ---- learning
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self._ready = False
         for owner in self.owner.values():

@@ -70,6 +70,7 @@ class PMask(HardAttention):
     # ---- learning
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self.attend(self.total, self._taken(), generator)
         self.lock = Lock(self.masked, self._by_name(self.taken)) if self.packed else None

@@ -63,6 +63,7 @@ class SupSup(Method):
 
     @torch.no_grad()
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self.scores = {}
         for name, weight in self.weights.items():

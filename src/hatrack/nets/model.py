@@ -28,12 +28,14 @@ class Model:
 
     def __init__(self, net: nn.Module, device: torch.device, precision: str = "float32") -> None:
         self.net = net.to(device)
+        _refuse_shared_memory(self.net)
         self.device = device
         self.precision = Precision(precision, device)
         self.heads: list[nn.Linear] = []
         self.private: list[dict[str, Tensor]] = []
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
+        self._buffers = {name for name, _ in self.net.named_buffers()}
 
     # ---- what there is
 
@@ -72,8 +74,7 @@ class Model:
     def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
         """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
         assert self.example is not None
-        with evaluating(self.net), torch.no_grad():
-            width = self.net(self.example).flatten(1).shape[1]
+        width = self._tried(self.example).flatten(1).shape[1]
         head = new_head(width, classes, self.device)
         with torch.no_grad():
             bound = (6 / (width + classes)) ** 0.5
@@ -83,6 +84,32 @@ class Model:
         trained = self.parameters()
         own = {name: value.detach().clone() for name, value in (private or {}).items()}
         self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
+
+    def _tried(self, example: Tensor) -> Tensor:
+        """Return the features of `example`, computed with copies of all tensors: nothing is changed by it.
+
+        Whatever still depends on a parameter itself is out of reach for masks, locks and copies, and is refused.
+        """
+        with evaluating(self.net):
+            if isinstance(self.net, torch.jit.ScriptModule):  # its tensors cannot be swapped
+                with torch.no_grad():
+                    plain: Tensor = self.net(example)
+                return plain
+            copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
+            with torch.enable_grad():
+                features: Tensor = functional_call(self.net, copies, (example,))
+        if isinstance(features, Tensor) and features.requires_grad:
+            trained = self.parameters()
+            sum_ = torch.view_as_real(features).sum() if features.is_complex() else features.sum()
+            found = torch.autograd.grad(sum_, list(trained.values()), allow_unused=True)
+            for name, gradient in zip(trained, found, strict=True):
+                if gradient is not None:
+                    raise HatrackError(
+                        f"{type(self.net).__name__} uses {name} from where it was put aside when the network was made "
+                        f"(a list, a partial, a view), where no mask or lock reaches it; read it from its module in "
+                        f"forward."
+                    )
+        return features
 
     # ---- computing
 
@@ -96,9 +123,9 @@ class Model:
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
         with gated, self.precision.products(), self.precision.casts():
             features: Tensor = functional_call(self.net, swapped, (x,)) if swapped else self.net(x)
-        features = features.flatten(1)
-        if self.precision.name == "bf16":
-            features = features.float()
+        if self.net.training:
+            self._take_over(swapped, task)
+        features = features.flatten(1).to(self.heads[task].weight.dtype)
         return features if gates is None else self.gating.features(gates, features)
 
     def logits(
@@ -109,6 +136,13 @@ class Model:
             logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
         return logits
 
+    @torch.no_grad()
+    def _take_over(self, swapped: Mapping[str, Tensor], task: int) -> None:
+        """Keep what forward() put in the place of a task's own buffer (`self.mean = …` instead of writing into it)."""
+        for name, own in self.private[task].items():
+            if name in self._buffers and swapped[name] is not own:
+                own.copy_(swapped[name])
+
     def norm_tensors(self) -> list[str]:
         """Name the parameters and buffers of all norms with running statistics."""
         return [name for name in self.tensors() if isinstance(self.net.get_submodule(layer_of(name)), _NormBase)]
@@ -116,20 +150,41 @@ class Model:
     def freeze_statistics(self) -> None:
         """Stop counting data into running statistics until the network is switched to training again."""
         for module in self.net.modules():
-            if isinstance(module, _NormBase):
-                module.eval()
+            if isinstance(module, _NormBase) or next(module.buffers(recurse=False), None) is not None:
+                module.training = False  # of this module alone: dropout inside it goes on
 
     def keep_moved_buffers(self, task: int) -> None:
-        """Let a finished task keep its own copy of every buffer that its training changed."""
+        """Let a finished task keep its own copy of every buffer that its training changed, and earlier ones theirs."""
         for name, buffer in self.net.named_buffers():
             if name not in self.private[task] and not torch.equal(buffer, self.initial[name]):
                 self.private[task][name] = buffer.detach().clone()
+                for earlier in self.private[:task]:  # it had not moved then
+                    earlier.setdefault(name, self.initial[name].clone())
 
     def reset(self) -> None:
         """Put the network back to the state in which it was handed over."""
         with torch.no_grad():
             for name, tensor in self.tensors().items():
                 tensor.copy_(self.initial[name])
+
+
+def _refuse_shared_memory(net: nn.Module) -> None:
+    """Two parameters in one memory would be locked apart, and the one would move the other."""
+    seen: dict[int, list[tuple[int, int, str]]] = {}
+    for name, p in net.named_parameters():
+        if p.numel() == 0 or p.is_sparse or isinstance(p, nn.parameter.UninitializedParameter):
+            continue
+        start = int(p.storage_offset()) * p.element_size()
+        last = sum((int(size) - 1) * int(step) for size, step in zip(p.shape, p.stride(), strict=True))
+        end = start + (last + 1) * p.element_size()
+        others = seen.setdefault(p.untyped_storage().data_ptr(), [])
+        for first, behind, other in others:
+            if start < behind and first < end:
+                raise HatrackError(
+                    f"{other} and {name} are two parameters in one memory; make them one: let the second module hold "
+                    f"the first one's parameter itself (b.weight = a.weight)."
+                )
+        others.append((start, end, name))
 
 
 def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:

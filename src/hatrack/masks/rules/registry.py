@@ -94,7 +94,7 @@ class Call:
 
     def mixed(self) -> Any:
         """Return the results of an operator after which no entry belongs to a unit any more."""
-        return self.results(lambda shape: Value(shape, torch.zeros(1, dtype=torch.long).expand(shape), reached=True))
+        return self.results(lambda shape: Value(shape, torch.zeros((), dtype=torch.long).expand(shape), reached=True))
 
     def unknown(self) -> Any:
         """Handle what no rule covers: gate (or pin) the units it reads, freeze the parameters it uses."""

@@ -1,0 +1,177 @@
+"""The model reaches every tensor of the network it is given, or says which it cannot reach."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import hatrack
+from hatrack import HatrackError, Learner, Task
+from hatrack.data.task import as_floats
+from hatrack.methods import METHODS
+from hatrack.nets.model import Model
+
+CPU = torch.device("cpu")
+PROMISING = ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"]
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Task]:
+    return hatrack.tasks("split-digits", seed=0)[:2]
+
+
+def shifted(task: Task) -> Task:
+    """The same task with inputs three times as large, beyond anything that the first one has shown."""
+    parts = [(3 * as_floats(split.on(CPU)[0]) + 1, split.on(CPU)[1]) for split in (task.train, task.test)]
+    return Task(task.name, *(parts[0], parts[1], parts[1]))
+
+
+class PutAside(nn.Module):
+    """Keeps its weight in a second place, where only that place is used."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.outer = nn.Linear(64, 9), nn.Linear(9, 9)
+        if way == "list":
+            self.kept = [self.inner.weight]
+            self.use = lambda x: F.linear(x, self.kept[0])
+        elif way == "partial":
+            self.use = partial(F.linear, weight=self.inner.weight)
+        else:
+            turned = self.inner.weight.t()
+            self.use = lambda x: x @ turned
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.outer(torch.relu(self.use(x.flatten(1))))
+        return hidden
+
+
+@pytest.mark.parametrize("way", ["list", "partial", "view"])
+def test_a_parameter_that_no_mask_reaches_is_refused(way: str, tasks: list[Task]) -> None:
+    with pytest.raises(HatrackError, match=r"PutAside uses inner\.weight from where it was put aside"):
+        Learner(PutAside(way), METHODS["hat"](), epochs=1).learn(tasks[0])
+
+
+def test_two_parameters_in_one_memory_are_refused_and_neighbours_are_not() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    net[1].weight.data = net[0].weight.data
+    with pytest.raises(HatrackError, match=r"0\.weight and 1\.weight are two parameters in one memory"):
+        Model(net, CPU)
+    memory = torch.zeros(32)
+    net[0].weight.data, net[1].weight.data = memory[:16].view(4, 4), memory[16:].view(4, 4)
+    Model(net, CPU)
+    net[1].weight = net[0].weight
+    Model(net, CPU)
+
+
+def test_trying_the_network_out_changes_nothing() -> None:
+    net = nn.Sequential(nn.Embedding(5, 3, max_norm=0.1), nn.Flatten(), nn.BatchNorm1d(12))
+    before = {name: t.clone() for name, t in net.state_dict().items()}
+    model = Model(net, CPU)
+    model.meet(torch.tensor([[0, 1, 2, 3]]))
+    model.add_task(2, torch.Generator())
+    assert model.heads[0].in_features == 12
+    assert all(torch.equal(t, before[name]) for name, t in net.state_dict().items())
+    assert net.training
+
+
+class Range(nn.Module):
+    """Divides by the largest input it has seen in training; the buffer is written into, or put in its place."""
+
+    def __init__(self, rebind: bool) -> None:
+        super().__init__()
+        self.rebind = rebind
+        self.register_buffer("top", torch.ones(()))
+        self.top: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            top = torch.maximum(self.top, x.detach().amax())
+            if self.rebind:
+                self.top = top
+            else:
+                self.top.copy_(top)
+        return x / self.top
+
+
+def ranged(rebind: bool) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), Range(rebind), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU())
+
+
+@pytest.mark.parametrize("method", PROMISING)
+def test_a_buffer_that_first_moves_in_the_second_task_leaves_the_first_as_it_was(
+    method: str, tasks: list[Task]
+) -> None:
+    learner = Learner(ranged(False), METHODS[method](), epochs=2)
+    for task in (tasks[0], shifted(tasks[1])):
+        learner.learn(task)
+    verdict = learner.verify()
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("method", ["one", "packnet", "pmask"])
+def test_a_buffer_that_is_replaced_counts_like_one_that_is_written_into(method: str, tasks: list[Task]) -> None:
+    tops = []
+    for rebind in (False, True):
+        learner = Learner(ranged(rebind), METHODS[method](), epochs=2)
+        for task in (shifted(tasks[0]), shifted(tasks[1])):
+            learner.learn(task)
+        tops.append([float(own["1.top"]) for own in learner.model.private])
+    assert tops[0] == tops[1]
+    assert min(tops[0]) > 3
+
+
+def spectral() -> nn.Module:
+    torch.manual_seed(0)
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(64, 20))
+    return nn.Sequential(nn.Flatten(), layer, nn.ReLU(), nn.Linear(20, 20), nn.ReLU())
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), [("sgd-frozen", {}), ("hat", {"norm": "frozen"}), ("packnet", {"norm": "frozen"})]
+)
+@pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
+def test_frozen_means_every_buffer_that_moves(method: str, more: dict[str, str], tasks: list[Task]) -> None:
+    learner = Learner(spectral(), METHODS[method](**more), epochs=2)
+    for task in tasks:
+        learner.learn(task)
+    verdict = learner.verify()
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("method", ["pmask", "packnet", "supsup", "finetune-copy", "hat"])
+def test_what_is_unfrozen_later_is_refused_or_kept_apart(method: str, tasks: list[Task]) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU())
+    net[1].requires_grad_(False)
+    learner = Learner(net, METHODS[method](), epochs=2)
+    learner.learn(tasks[0])
+    net[1].requires_grad_(True)
+    if method in ("finetune-copy", "hat"):
+        learner.learn(tasks[1])
+    else:
+        with pytest.raises(HatrackError, match=r"1\.bias did not ask for gradients when the learner was made"):
+            learner.learn(tasks[1])
+    assert learner.verify().ok
+
+
+class Wide(nn.Module):
+    """Answers in double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.layer(x.flatten(1))).double()
+
+
+def test_features_of_another_precision_reach_the_head(tasks: list[Task]) -> None:
+    learner = Learner(Wide(), METHODS["sgd"](), epochs=1)
+    learner.learn(tasks[0])
+    assert learner.predict(tasks[0].test.first(3), 0).dtype == torch.float32
