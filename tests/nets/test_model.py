@@ -14,6 +14,7 @@ from hatrack import HatrackError, Learner, Task
 from hatrack.data.task import as_floats
 from hatrack.methods import METHODS
 from hatrack.nets.model import Model
+from hatrack.nets.swap import Places
 
 CPU = torch.device("cpu")
 PROMISING = ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"]
@@ -78,6 +79,50 @@ def test_trying_the_network_out_changes_nothing() -> None:
     assert model.heads[0].in_features == 12
     assert all(torch.equal(t, before[name]) for name, t in net.state_dict().items())
     assert net.training
+
+
+class TwoNames(nn.Module):
+    """One layer under two names, and one parameter in two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.enter, self.layer, self.other = nn.Linear(64, 12), nn.Linear(12, 12), nn.Linear(12, 12)
+        self.again = nn.Sequential(self.layer, nn.Tanh())
+        self.other.weight = self.layer.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.again(self.layer(self.enter(x.flatten(1))))
+        return torch.tanh(self.other(hidden))
+
+
+@pytest.mark.parametrize("method", PROMISING)
+def test_a_layer_under_two_names_gets_its_own_weights_back(method: str, tasks: list[Task]) -> None:
+    net = TwoNames()
+    own = dict(net.named_parameters())
+    learner = Learner(net, METHODS[method](), epochs=2)
+    for task in tasks:
+        learner.learn(task)
+    verdict = learner.verify()
+    assert verdict.ok, str(verdict)
+    assert all(p is own[name] for name, p in net.named_parameters())
+    assert net.other.weight is net.layer.weight
+
+
+def test_a_tensor_stands_in_all_its_places_and_nothing_stays() -> None:
+    net = TwoNames()
+    weight = net.layer.weight
+    seen: list[bool] = []
+    zeros = torch.zeros(12, 12)
+
+    def forward(_: Tensor) -> Tensor:
+        seen.extend([net.layer.weight is zeros, net.again[0].weight is zeros, net.other.weight is zeros])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), Places(net).holding({"layer.weight": zeros}):
+        forward(zeros)
+    assert seen == [True] * 3
+    assert net.layer.weight is net.other.weight is weight
 
 
 class Range(nn.Module):

@@ -124,6 +124,22 @@ def test_a_lost_result_or_report_is_made_again(tmp_path: Path) -> None:
     assert (path / "report.html").exists()
 
 
+@pytest.mark.parametrize("method", ["one", "pnn", "finetune-copy"])
+def test_methods_whose_tasks_share_no_weights_have_a_report_too(method: str, tmp_path: Path) -> None:
+    result = carry_out(small(method), tmp_path / "a", Watcher())
+    assert not result["capacity"]
+    assert "has no capacity to show" in (tmp_path / "a" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("damaged", ["", "{}", "[]", '{"spec": 1'])
+def test_a_damaged_result_is_one_line(damaged: str, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    carry_out(small(), path, Watcher())
+    (path / "result.json").write_text(damaged)
+    with folder.open_run(path) as opened, pytest.raises(HatrackError, match="remove it, and `hatrack resume"):
+        finished(opened)
+
+
 def test_seconds_add_up_over_resumes(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         carry_out(small(), tmp_path / "a", Watcher((1, 2)))

@@ -146,6 +146,7 @@ def test_a_reference_of_other_data_is_not_used(tmp_path: Path) -> None:
     assert watch.notices
     assert "their tasks differ" in watch.notices[0]
     assert again.findings[0].result is not None
+    assert again.findings[0].result["metrics"]["rho"] is None  # not what the reference gave before
 
 
 def test_two_processes_cannot_work_on_one_study(tmp_path: Path) -> None:

@@ -108,6 +108,11 @@ def test_some_methods_and_other_seeds() -> None:
         ("[paper.acc.mnist2]\nhat = 1", "unknown benchmark in paper.acc 'mnist2'"),
         ("[paper.acc.split-digits]\nhat = 'good'", "must be a mean, or .mean, standard deviation., got 'good'"),
         ("[paper]\nwithin = -1", "paper.within must be a number of at least 0"),
+        ("[paper.acc.split-digits]\nhat = nan", "must be finite, its standard deviation at least 0, got nan"),
+        ("[paper.acc.split-digits]\nhat = [0.5, -0.1]", "must be finite, its standard deviation at least 0"),
+        ("[method.hat]\nseed = 1", "method.hat cannot hold 'seed'; list it in seeds"),
+        ("[method.hat]\nuse = ['sgd']", "unknown method of 'hat'"),
+        ("[method.hat.grid]\nc = [1, 1.0]", "method.hat.grid holds a point twice"),
         ("= 3", "study 'name': "),
     ],
 )
@@ -115,6 +120,22 @@ def test_a_mistake_is_one_line(text: str, says: str) -> None:
     start = "" if "benchmarks" in text else "benchmarks = ['split-digits']\nmethods = ['hat']\n"
     with pytest.raises(HatrackError, match=says):
         parse(start + text, "name")
+
+
+def test_points_of_a_grid_that_look_alike_get_labels_of_their_own() -> None:
+    start = "benchmarks = ['split-digits']\nmethods = ['ewc']\n[method.ewc.grid]\nlam = [1000001.0, 1000002.0]"
+    assert [m.label for m in parse(start, "name").methods] == ["ewc lam=1000001.0", "ewc lam=1000002.0"]
+
+
+def test_what_the_file_lists_cannot_be_set() -> None:
+    with pytest.raises(HatrackError, match="--set cannot hold 'seed'; list it in seeds"):
+        parse(WHOLE, "name").with_settings({"seed": 1})
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"title = '\xff\xfe'")
+    with pytest.raises(HatrackError, match="is not text in UTF-8"):
+        read(tmp_path / "binary.toml")
 
 
 def test_a_file_that_is_not_there() -> None:

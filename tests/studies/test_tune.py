@@ -151,6 +151,9 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
     done = [line for line in lines if line["state"] in ("complete", "pruned")]
     assert len(done) == 9
     assert note.given_up == sum(line["state"] == "pruned" for line in lines)
+    assert all((line["validation_accuracy"] == "") == (line["state"] != "complete") for line in lines)
+    tried = [line["lr"] for line in done]
+    assert len(set(tried)) == len(tried)  # the second start draws on, it does not begin again
     assert float(lines[0]["lr"]) == 0.05  # the default is tried first
     assert best.value == max(float(line["validation_accuracy"]) for line in done if line["state"] == "complete")
 

@@ -49,10 +49,10 @@ def sequence(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        spec = tomllib.loads(path.read_text())
+        spec = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HatrackError(f"{path} cannot be read ({error.strerror}).") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HatrackError(f"{path} is not TOML: {error}.") from error
     for key in spec:
         if key not in _TOP:

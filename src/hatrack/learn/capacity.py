@@ -18,9 +18,9 @@ class CapacityWarning(HatrackWarning):
 
 
 def taken_weights(method: Method) -> Share | None:
-    """Return the share of weights (parameters of two axes or more) taken so far; None for methods without masks."""
+    """Return the share of weights (parameters of two axes or more) taken so far; None where tasks share no weights."""
     occupied = method.occupied()
-    if occupied is None:
+    if not occupied:
         return None
     return share({name: amount > USED for name, amount in occupied.items() if amount.ndim > 1})
 
@@ -28,7 +28,7 @@ def taken_weights(method: Method) -> Share | None:
 def blocked_parameters(method: Method) -> Share | None:
     """Return the share of parameters that no update reaches any more; None for methods without masks."""
     occupied = method.occupied()
-    return None if occupied is None else blocked({name: 1 - amount for name, amount in occupied.items()})
+    return None if not occupied else blocked({name: 1 - amount for name, amount in occupied.items()})
 
 
 def total_capacity(method: Method) -> float | None:

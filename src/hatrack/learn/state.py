@@ -270,6 +270,8 @@ def _read_page(folder: Path) -> dict[str, Any]:
         raise HatrackError(f"{folder} holds no saved learner (no {PAGE}).") from None
     except ValueError as error:
         raise HatrackError(f"{path} is not valid JSON ({error}).") from None
+    if not isinstance(page, dict) or not isinstance(page.get("files"), dict):
+        raise HatrackError(f"{path} does not describe a saved learner; load an older save, or begin anew.")
     if page.get("schema") != SCHEMA:
         raise HatrackError(f"{path} has schema {page.get('schema')!r}; this version reads {SCHEMA}.")
     return page

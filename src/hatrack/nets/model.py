@@ -1,7 +1,7 @@
 """The user's network with one head a task: how features and logits are computed, with or without gates.
 
 The network itself is never changed: gates go onto its layers' inputs by hooks that last for one forward pass, and
-tensors that a task keeps for itself (batch norm, say) are swapped in by `torch.func.functional_call`.
+tensors that a task keeps for itself (batch norm, say) are swapped in for as long (see swap.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
 from hatrack.errors import HatrackError
@@ -21,6 +20,7 @@ from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating
 from hatrack.nets.precision import Precision
+from hatrack.nets.swap import Places
 
 
 class Model:
@@ -35,6 +35,7 @@ class Model:
         self.private: list[dict[str, Tensor]] = []
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
+        self._places = Places(self.net)
         self._buffers = {name for name, _ in self.net.named_buffers()}
 
     # ---- what there is
@@ -96,8 +97,8 @@ class Model:
                     plain: Tensor = self.net(example)
                 return plain
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
-            with torch.enable_grad():
-                features: Tensor = functional_call(self.net, copies, (example,))
+            with torch.enable_grad(), self._places.holding(copies):
+                features: Tensor = self.net(example)
         if isinstance(features, Tensor) and features.requires_grad:
             trained = self.parameters()
             sum_ = torch.view_as_real(features).sum() if features.is_complex() else features.sum()
@@ -121,10 +122,10 @@ class Model:
         if gates is not None:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
-        with gated, self.precision.products(), self.precision.casts():
-            features: Tensor = functional_call(self.net, swapped, (x,)) if swapped else self.net(x)
+        with gated, self.precision.products(), self.precision.casts(), self._places.holding(swapped) as left:
+            features: Tensor = self.net(x)
         if self.net.training:
-            self._take_over(swapped, task)
+            self._take_over(left, task)
         features = features.flatten(1).to(self.heads[task].weight.dtype)
         return features if gates is None else self.gating.features(gates, features)
 
@@ -137,11 +138,11 @@ class Model:
         return logits
 
     @torch.no_grad()
-    def _take_over(self, swapped: Mapping[str, Tensor], task: int) -> None:
+    def _take_over(self, left: Mapping[str, Tensor], task: int) -> None:
         """Keep what forward() put in the place of a task's own buffer (`self.mean = …` instead of writing into it)."""
         for name, own in self.private[task].items():
-            if name in self._buffers and swapped[name] is not own:
-                own.copy_(swapped[name])
+            if name in self._buffers and left[name] is not own:
+                own.copy_(left[name])
 
     def norm_tensors(self) -> list[str]:
         """Name the parameters and buffers of all norms with running statistics."""

@@ -92,7 +92,7 @@ def short(name: str, limit: int = 18) -> str:
 def order_colours(count: int) -> list[Colour]:
     """Return `count` colours that run from first to last."""
     places = np.linspace(0, 1, count) if count > 1 else np.array([0.25])
-    return [to_rgb(ORDER(float(place))) for place in places]
+    return [to_rgb(ORDER(float(place))) for place in places[:count]]
 
 
 def readable_on(background: Sequence[float] | NDArray[np.float64]) -> str:

@@ -65,10 +65,13 @@ def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
 def read_result(run: Path) -> dict[str, Any]:
     """Return what the result.json of a finished run holds."""
     path = run / "result.json"
+    again = f"remove it, and `hatrack resume {run}` makes it again"
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise HatrackError(f"{run} has no {path.name}: finish it with `hatrack resume {run}`.") from None
     except ValueError as error:
-        raise HatrackError(f"{path} is not valid JSON ({error}).") from None
+        raise HatrackError(f"{path} is not valid JSON ({error}); {again}.") from None
+    if not isinstance(result, dict) or not {"spec", "tasks", "accuracy", "metrics"} <= result.keys():
+        raise HatrackError(f"{path} does not hold the result of a run; {again}.")
     return result

@@ -8,7 +8,6 @@ result.json but its times follows from the checkpoint and the lines of the finis
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from itertools import accumulate
@@ -28,6 +27,7 @@ from hatrack.runs.folder import Folder
 from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.memory import Peak
 from hatrack.runs.records import Records
+from hatrack.runs.references import read_result
 from hatrack.runs.result import assemble, dumps
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
@@ -61,9 +61,9 @@ def finished(folder: Folder) -> dict[str, Any] | None:
     """Return what result.json holds, or None while there is none; a missing report is made good."""
     if not folder.result.exists():
         return None
+    result = read_result(folder.path)
     if not folder.report.exists():
         write_report(folder.path)
-    result: dict[str, Any] = json.loads(folder.result.read_text(encoding="utf-8"))
     return result
 
 

@@ -30,6 +30,8 @@ def fit(name: str, value: Any, annotation: Any) -> Any:
         text = json.dumps(value, allow_nan=False)
     except ValueError:
         raise HatrackError(f"{name} must be finite, got {value!r}.") from None
+    except TypeError:
+        raise HatrackError(f"{name} must be a number, text, a list or true/false, got {value!r}.") from None
     try:
         # As JSON, because there a list may stand for a tuple and still nothing else is converted.
         fitted = TypeAdapter(annotation).validate_json(text, strict=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hatrack.report.parts import Section, figure, row
+from hatrack.report.parts import Section, escape, figure, row
 from hatrack.report.plots import reuse_matrix
 from hatrack.report.read import Epoch, read
 from hatrack.studies import plots
@@ -74,7 +74,7 @@ def _masks(outcome: Outcome, made: Table) -> list[str]:
     for label, run in runs.items():
         if run.reuse is not None and np.isfinite(run.reuse).any():
             svg = reuse_matrix(run.names, run.reuse)
-            svg = svg.replace('aria-label="', f'aria-label="{label} on {made.benchmark}: ', 1)
+            svg = svg.replace('aria-label="', f'aria-label="{escape(label)} on {escape(made.benchmark)}: ', 1)
             caption = "Share of the row’s weights that the column’s task uses again, first seed."
             heading = f"Weight reuse, {label} on {made.benchmark}"
             parts.append(figure(heading, svg, caption, half=len(run.names) <= 8))

@@ -7,6 +7,7 @@ file allows with `within` (papers print two digits, and many give no deviation).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from hatrack.errors import HatrackError
@@ -48,5 +49,7 @@ def figure(given: Any, within: float, where: str) -> Figure:
     numbers = given if isinstance(given, list) else [given]
     if not 1 <= len(numbers) <= 2 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
         raise HatrackError(f"{where} must be a mean, or [mean, standard deviation], got {given!r}.")
+    if not all(isfinite(n) for n in numbers) or numbers[-1] < 0 < len(numbers) - 1:
+        raise HatrackError(f"{where} must be finite, its standard deviation at least 0, got {given!r}.")
     std = float(numbers[1]) if len(numbers) == 2 else None
     return Figure(float(numbers[0]), std, max(within, DEVIATIONS * (std or 0.0)))

@@ -77,6 +77,7 @@ class Study:
 
     def with_settings(self, sets: Mapping[str, Any]) -> Study:
         """Return the study with further shared settings, in place of those of the file."""
+        _refuse_listed("--set", sets)
         changes = tuple(f"{key} = {value}" for key, value in sets.items())
         return replace(self, shared={**self.shared, **sets}, changes=self.changes + changes)
 
@@ -87,6 +88,8 @@ def read(path: Path) -> Study:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise HatrackError(f"the study file {str(path)!r} cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise HatrackError(f"the study file {str(path)!r} is not text in UTF-8 ({error}).") from None
     return parse(text, path.stem)
 
 
@@ -109,9 +112,11 @@ def _study(document: Mapping[str, Any], text: str, name: str) -> Study:
     methods = [m for label, table in _labelled(document, "method").items() for m in _method(label, table, benchmarks)]
     shared = document.get("shared", {})
     _table("shared", shared)
-    for key in ("method", "benchmark", "seed"):
-        if key in shared:
-            raise HatrackError(f"shared cannot hold {key!r}; list it in {key}s.")
+    _refuse_listed("shared", shared)
+    for kind, entries in (("method", methods), ("benchmark", benchmarks)):
+        for entry in entries:
+            for settings in (entry.settings, entry.point, *entry.on.values()):
+                _refuse_listed(f"{kind}.{entry.label}", settings)
     return Study(
         name=name,
         text=text,
@@ -125,6 +130,12 @@ def _study(document: Mapping[str, Any], text: str, name: str) -> Study:
         shared=shared,
         figures=_figures(document.get("paper", {}), [b.label for b in benchmarks]),
     )
+
+
+def _refuse_listed(where: str, settings: Mapping[str, Any]) -> None:
+    for key in ("method", "benchmark", "seed"):
+        if key in settings:
+            raise HatrackError(f"{where} cannot hold {key!r}; list it in {key}s.")
 
 
 def _labelled(document: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
@@ -154,12 +165,20 @@ def _method(label: str, table: Mapping[str, Any], benchmarks: Sequence[Entry]) -
     if not grid:
         return [plain]
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return [replace(plain, label=f"{label} {_said(p)}", point=p, family=label) for p in points]
+    labels = [_said(point, short=True) for point in points]
+    if len(set(labels)) < len(points):
+        labels = [_said(point, short=False) for point in points]
+    if len(set(labels)) < len(points):
+        raise HatrackError(f"method.{label}.grid holds a point twice: {grid}.")
+    return [
+        replace(plain, label=f"{label} {said}", point=p, family=label) for said, p in zip(labels, points, strict=True)
+    ]
 
 
-def _said(point: Mapping[str, Any]) -> str:
-    shown = {key: f"{value:g}" if isinstance(value, float) else value for key, value in point.items()}
-    return " ".join(f"{key}={value}" for key, value in shown.items())
+def _said(point: Mapping[str, Any], short: bool) -> str:
+    shown = {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in point.items()}
+    texts = {k: (f"{v:g}" if short else repr(v)) if isinstance(v, float) else v for k, v in shown.items()}
+    return " ".join(f"{key}={value}" for key, value in texts.items())
 
 
 def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str], Figure]:
@@ -183,9 +202,9 @@ def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str]
 
 def _named(kind: str, label: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     name = table.get("use", label)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise unknown(f"{kind} of {label!r}" if "use" in table else kind, str(name), known)
-    return str(name)
+    return name
 
 
 def _names(document: Mapping[str, Any], key: str, default: list[str] | None) -> list[str]:

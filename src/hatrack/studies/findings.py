@@ -39,14 +39,17 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
     if not (run.path / "result.json").exists():
         return Finding(run, None, reasons.get(run.path, "not finished"))
     against = [path for path in run.against if (path / "result.json").exists()]
-    result = read_result(run.path)
+    try:
+        result = read_result(run.path)
+    except HatrackError as error:
+        return Finding(run, None, str(error))
     if not against:
         return Finding(run, result)
     try:
         whole = completed(run.path, against)
     except HatrackError as error:
         notice(str(error))
-        return Finding(run, result)
+        return Finding(run, completed(run.path, []))  # not what earlier references gave
     if whole["metrics"] != result["metrics"] and own in run.path.parents:
         store(run.path, whole)  # a reference is shared with other studies, and stays as it is
         write_report(run.path)

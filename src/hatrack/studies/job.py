@@ -60,8 +60,9 @@ def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     with _opened(job) as opened:
         if finished(opened) is not None:
             return
-        # The data may lie elsewhere on this machine than where the run was begun.
-        whole = spec.read(opened.spec).model_copy(update={"data": job.spec.data})
+        # Data and devices of this machine may not be those of where the run was begun.
+        here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
+        whole = spec.read(opened.spec, anywhere=True).model_copy(update=here)
         yield from executing(prepare(whole, opened.checkpoint), opened, with_events(_Relay(tell), job.tensorboard))
 
 

@@ -109,9 +109,10 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
         storage=optuna.storages.JournalStorage(backend),
         study_name=f"{base.method} on {base.benchmark}",
         direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=0, constant_liar=True),
         load_if_exists=True,
     )
+    # A search that goes on must not draw again what it drew first.
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=True)
     states = optuna.trial.TrialState
     if not study.trials and all(map(within, explored.values())):
         study.enqueue_trial({name: h.default for name, h in explored.items()})
@@ -200,5 +201,7 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
 
 def _csv(study: Any, names: Sequence[str]) -> str:
     trials = study.get_trials(deepcopy=False)
-    lines = [[t.number, t.state.name.lower(), t.value, *(t.params.get(name) for name in names)] for t in trials]
+    # The value of a pruned trial is that of the moment when it was stopped, not of its end.
+    values = {t.number: t.value if t.state.name == "COMPLETE" else None for t in trials}
+    lines = [[t.number, t.state.name.lower(), values[t.number], *map(t.params.get, names)] for t in trials]
     return csv_text(["number", "state", "validation_accuracy", *names], lines)

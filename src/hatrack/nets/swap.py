@@ -1,0 +1,47 @@
+"""Tensors put in the place of a network's own for one forward pass.
+
+As torch.func.functional_call does it, but for a module that the network holds under several names, which that one gives
+back wrongly: the swapped tensor stays in its place. Each place, a module and an attribute, is swapped once here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+Place = tuple[dict[str, Tensor | None], str]  # the module's own table of parameters or buffers, and the name in it
+
+
+class Places:
+    """Where a network holds each of its parameters and buffers, by name; several places for a tied one."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self._by_name: dict[str, list[Place]] = {}
+        first: dict[int, str] = {}
+        for path, module in net.named_modules():  # each module once, whatever its names
+            for table in (module._parameters, module._buffers):
+                for attribute, tensor in table.items():
+                    if tensor is not None:
+                        name = first.setdefault(id(tensor), f"{path}.{attribute}" if path else attribute)
+                        self._by_name.setdefault(name, []).append((table, attribute))
+
+    @contextmanager
+    def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+        """Let the network hold `tensors`; afterwards the yielded table has what it holds in their places by then."""
+        own = [(table, attribute, table[attribute]) for name in tensors for table, attribute in self._by_name[name]]
+        left: dict[str, Tensor] = {}
+        try:
+            for name, tensor in tensors.items():
+                for table, attribute in self._by_name[name]:
+                    table[attribute] = tensor
+            yield left
+            for name in tensors:
+                table, attribute = self._by_name[name][0]
+                held = table[attribute]
+                assert held is not None
+                left[name] = held
+        finally:
+            for table, attribute, mine in own:
+                table[attribute] = mine
