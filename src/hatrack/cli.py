@@ -58,7 +58,10 @@ def run(
     from hatrack.runs import folder, spec, values
     from hatrack.runs.helpers import help_learn, helps
     from hatrack.runs.setup import prepare
+    from hatrack.runs.tensorboard import required
 
+    if tensorboard:
+        required()  # before a folder is made
     words = {"method": method, "benchmark": benchmark, "net": net, "data": data}
     words |= {"device": device, "engine": engine, "precision": precision}
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}

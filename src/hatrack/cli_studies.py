@@ -20,7 +20,9 @@ Settings = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")]
 Data = Annotated[str | None, typer.Option(help="Folder with the data sets.")]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Runs side by side. [default: one a core, or a GPU]")]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Runs side by side. [default: one a core, or a GPU]")
+]
 
 
 def study(
@@ -46,6 +48,7 @@ def study(
     The same command goes on with a study that was stopped, and repeats no finished run.
     """
     from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse
     from hatrack.show.study import StudyProgress
     from hatrack.studies.carry import Machine, carry_out
@@ -54,6 +57,8 @@ def study(
     from hatrack.studies.text import summary
 
     refuse_several("study")
+    if tensorboard:
+        required()  # before anything is made
     chosen = find(file).with_settings(dict(parse(word) for word in settings or []))
     chosen = chosen.narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     folder = out if out is not None else Path("studies") / chosen.name
@@ -81,14 +86,17 @@ def tune(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Trials side by side. [default: as study]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Trials side by side. [default: as study]")
+    ] = None,
     device: Device = None,
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="Folder. [default: studies/tune-METHOD-BENCHMARK]")] = None,
 ) -> None:
     """Search a method's settings by validation accuracy; the test sets stay untouched.
 
-    Writes best.toml, which `hatrack study` takes. The same command goes on with a search that was stopped.
+    Writes best-METHOD-BENCHMARK.toml, which `hatrack study` takes. The same command goes on with a search that was
+    stopped.
     """
     from hatrack.runs.cohort import parse_seeds
     from hatrack.runs.values import parse

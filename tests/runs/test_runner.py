@@ -173,6 +173,16 @@ def test_verify_needs_a_finished_task(tmp_path: Path) -> None:
         verify_run(tmp_path / "a")
 
 
+def test_verify_of_a_run_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out(small(), tmp_path / "a", Watcher())
+
+    def refused(path: Path) -> int:
+        raise PermissionError(13, "Permission denied", str(path / ".lock"))
+
+    monkeypatch.setattr(folder, "lock", refused)
+    assert verify_run(tmp_path / "a").ok
+
+
 def test_verify_of_a_stopped_run_covers_what_is_finished(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         carry_out(small(), tmp_path / "a", Watcher((2, 1)))

@@ -44,6 +44,16 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     assert told == []
 
 
+def test_it_goes_on_where_this_machine_has_its_devices(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.mkdir()
+    elsewhere = job(path).spec.toml().replace('device = "cpu"', 'device = "cuda:9"').replace('"eager"', '"graph"')
+    assert "cuda:9" in elsewhere
+    (path / "spec.toml").write_text(elsewhere)
+    carry_out(job(path), lambda message: None)
+    assert job(path).done
+
+
 def test_it_waits_for_who_has_the_folder(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.mkdir()

@@ -190,5 +190,5 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(words.split()) == 0
     out = capsys.readouterr().out
     assert "best validation accuracy" in out
-    assert main(["study", "t/best.toml", "--workers", "1", "--device", "cpu"]) == 0
+    assert main(["study", "t/best-sgd-split-digits.toml", "--workers", "1", "--device", "cpu"]) == 0
     assert "sgd on split-digits, tuned" in capsys.readouterr().out

@@ -18,14 +18,19 @@ from hatrack.runs.listener import Listener, Outcome, Plan
 SHOWN = ("train_loss", "valid_loss", "valid_accuracy", "lr", "s", "capacity")
 
 
+def required() -> Any:
+    """Return torch's module for events, or say what is missing."""
+    try:
+        return import_module("torch.utils.tensorboard")
+    except ImportError:
+        raise HatrackError("--tensorboard needs TensorBoard: pip install 'hatrack[tensorboard]'.") from None
+
+
 class TensorBoard:
     """A listener that writes events."""
 
     def __init__(self) -> None:
-        try:
-            self._module: Any = import_module("torch.utils.tensorboard")
-        except ImportError:
-            raise HatrackError("--tensorboard needs TensorBoard: pip install 'hatrack[tensorboard]'.") from None
+        self._module = required()
         self._writer: Any = None
 
     def planned(self, plan: Plan) -> None:

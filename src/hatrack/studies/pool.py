@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -113,7 +113,8 @@ class _Worker:
         self.number = number
         self.link, theirs = _SPAWN.Pipe()
         self.process = _SPAWN.Process(target=_serve, args=(theirs, number, prepare), daemon=True)
-        self.process.start()
+        with _ctrl_c_ignored():  # a child inherits it, so that Ctrl-C in its first seconds is the parent's affair too
+            self.process.start()
         theirs.close()  # so that the line breaks when the worker dies
 
     def obituary(self, attempts: int) -> str:
@@ -141,6 +142,18 @@ def _next(again: deque[tuple[T, int]], waiting: Iterator[T]) -> tuple[T, int] | 
 def _answer(link: Connection, answer: Any) -> None:
     with suppress(ConnectionError):  # it died meanwhile; the next look at its line shows it
         link.send(answer)
+
+
+@contextmanager
+def _ctrl_c_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only there can a signal's handler be changed
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None) -> None:

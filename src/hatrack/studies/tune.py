@@ -67,7 +67,8 @@ class Best:
 
 
 def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best:
-    """Carry out what is left of a search in its folder, and write best.toml."""
+    """Carry out what is left of a search in its folder, and write the study of the best."""
+    _optuna()
     base = search.spec(search.seeds[0], {})
     explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
     out.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         size = workers if workers is not None else default_workers(base.device)
         _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
-        return _best(study, search, base, out / "best.toml")
+        return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
     finally:
         os.close(held)
 
