@@ -70,6 +70,12 @@ def test_two_parameters_in_one_memory_are_refused_and_neighbours_are_not() -> No
     Model(net, CPU)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_network_is_refused() -> None:
+    with pytest.raises(HatrackError, match="give the one it was made from"):
+        Model(torch.jit.script(nn.Linear(2, 2)), CPU)
+
+
 def test_trying_the_network_out_changes_nothing() -> None:
     net = nn.Sequential(nn.Embedding(5, 3, max_norm=0.1), nn.Flatten(), nn.BatchNorm1d(12))
     before = {name: t.clone() for name, t in net.state_dict().items()}

@@ -27,6 +27,10 @@ class Model:
     """A backbone x → features, its heads, and what each task keeps for itself."""
 
     def __init__(self, net: nn.Module, device: torch.device, precision: str = "float32") -> None:
+        if isinstance(net, torch.jit.ScriptModule):
+            raise HatrackError(
+                "a scripted network does not let its layers be looked into; give the one it was made from."
+            )
         self.net = net.to(device)
         _refuse_shared_memory(self.net)
         self.device = device
@@ -92,10 +96,6 @@ class Model:
         Whatever still depends on a parameter itself is out of reach for masks, locks and copies, and is refused.
         """
         with evaluating(self.net):
-            if isinstance(self.net, torch.jit.ScriptModule):  # its tensors cannot be swapped
-                with torch.no_grad():
-                    plain: Tensor = self.net(example)
-                return plain
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
             with torch.enable_grad(), self._places.holding(copies):
                 features: Tensor = self.net(example)
