@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from hatrack.studies.carry import Outcome
+from hatrack.studies.file import parse
+from hatrack.studies.text import summary
 from hatrack.studies.words import agreement
 
 
@@ -20,3 +24,10 @@ from hatrack.studies.words import agreement
 )
 def test_how_our_figures_lie_to_the_papers(found: dict[str, int], said: str) -> None:
     assert agreement(Counter(found)) == said
+
+
+def test_runs_that_failed_for_one_reason_are_named_together() -> None:
+    study = parse("benchmarks = ['split-digits']\nmethods = ['hat']", "name")
+    reasons = {Path("a"): "no data", Path("b"): "no data", Path("c"): "too hot", Path("d"): "no data"}
+    text = summary(Outcome(study, [], reasons), Path("out"))
+    assert "\n  a and 2 more: no data\n  c: too hot\n" in text

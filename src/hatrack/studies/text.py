@@ -60,7 +60,11 @@ def _ranking(table: Table) -> str:
 def _failures(outcome: Outcome) -> str:
     if not outcome.reasons:
         return ""
-    lines = [f"  {path.name}: {reason}" for path, reason in outcome.reasons.items()]
+    names: dict[str, list[str]] = {}  # by what went wrong, which may be the same for all
+    for path, reason in outcome.reasons.items():
+        names.setdefault(reason, []).append(path.name)
+    more = {reason: f" and {len(found) - 1} more" if len(found) > 1 else "" for reason, found in names.items()}
+    lines = [f"  {found[0]}{more[reason]}: {reason}" for reason, found in names.items()]
     return "\n".join(["Failed (the same command tries them again):", *lines])
 
 
