@@ -39,6 +39,16 @@ def test_measures_are_completed_and_stored(tmp_path: Path) -> None:
     assert metrics["ncl"] == pytest.approx((0.8 + 0.7) / 2 - (0.3 + 0.6) / 2)
 
 
+def test_what_other_references_gave_before_is_kept(tmp_path: Path) -> None:
+    own = run(tmp_path, "hat", [[0.9], [0.8, 0.7]])
+    complete(own, [run(tmp_path, "one", [[0.9], [0.9, 0.6]])])
+    complete(own, [run(tmp_path, "joint", [[0.9], [0.9, 0.9]]), run(tmp_path, "random", [[0.5], [0.4, 0.5]])])
+    metrics = json.loads((own / "result.json").read_text())["metrics"]
+    assert metrics["fwt"] == pytest.approx(0.05)
+    assert metrics["rho"] == pytest.approx(-0.375)
+    assert list(metrics["missing"]) == ["ncl"]
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     own = run(tmp_path, "hat", [[0.9], [0.8, 0.7]])
     found = complete(own, [run(tmp_path, "random", [[0.5], [0.4, 0.5]])])

@@ -28,8 +28,14 @@ SAME = ("benchmark", "benchmark_options", "net", "net_options", "seed")
 
 
 def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
-    """Return the run's result with all measures that the runs in `against` make possible, and store it."""
-    result = completed(run, against)
+    """Return the run's result with all measures that the runs in `against` make possible, and store it.
+
+    Measures that other references gave before are kept.
+    """
+    before, result = read_result(run)["metrics"], completed(run, against)
+    known = {key: value for key, value in before.items() if value is not None and result["metrics"].get(key) is None}
+    missing = {key: names for key, names in result["metrics"]["missing"].items() if key not in known}
+    result = {**result, "metrics": {**result["metrics"], **known, "missing": missing}}
     store(run, result)
     return result
 
