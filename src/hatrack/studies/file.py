@@ -165,20 +165,18 @@ def _method(label: str, table: Mapping[str, Any], benchmarks: Sequence[Entry]) -
     if not grid:
         return [plain]
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    labels = [_said(point, short=True) for point in points]
-    if len(set(labels)) < len(points):
-        labels = [_said(point, short=False) for point in points]
-    if len(set(labels)) < len(points):
+    if any(point in points[:i] for i, point in enumerate(points)):
         raise HatrackError(f"method.{label}.grid holds a point twice: {grid}.")
-    return [
-        replace(plain, label=f"{label} {said}", point=p, family=label) for said, p in zip(labels, points, strict=True)
-    ]
+    labels = [_said(point, "g") for point in points]
+    if len(set(labels)) < len(points):  # six digits do not tell them apart
+        labels = [_said(point, "") for point in points]
+    named = zip(labels, points, strict=True)
+    return [replace(plain, label=f"{label} {said}", point=point, family=label) for said, point in named]
 
 
-def _said(point: Mapping[str, Any], short: bool) -> str:
-    shown = {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in point.items()}
-    texts = {k: (f"{v:g}" if short else repr(v)) if isinstance(v, float) else v for k, v in shown.items()}
-    return " ".join(f"{key}={value}" for key, value in texts.items())
+def _said(point: Mapping[str, Any], digits: str) -> str:
+    shown = {key: format(value, digits) if isinstance(value, float) else value for key, value in point.items()}
+    return " ".join(f"{key}={value}" for key, value in shown.items())
 
 
 def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str], Figure]:

@@ -63,8 +63,9 @@ def _failures(outcome: Outcome) -> str:
     names: dict[str, list[str]] = {}  # by what went wrong, which may be the same for all
     for path, reason in outcome.reasons.items():
         names.setdefault(reason, []).append(path.name)
-    more = {reason: f" and {len(found) - 1} more" if len(found) > 1 else "" for reason, found in names.items()}
-    lines = [f"  {found[0]}{more[reason]}: {reason}" for reason, found in names.items()]
+    lines = []
+    for reason, (first, *others) in names.items():
+        lines.append(f"  {first} and {len(others)} more: {reason}" if others else f"  {first}: {reason}")
     return "\n".join(["Failed (the same command tries them again):", *lines])
 
 
