@@ -266,7 +266,13 @@ def test_the_command_line_itself_imports_nothing_heavy() -> None:
 
 def test_ctrl_c_says_how_to_go_on_and_resume_does(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "--epochs", "15", "--set", "widths=[12, 8]", "--set", "lr_patience=15", "--out", "a"]
-    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )
     deadline = time.monotonic() + 60
     while not Path("a/checkpoint/learner.json").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
