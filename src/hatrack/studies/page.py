@@ -148,11 +148,22 @@ def _over_tasks(made: Sequence[Table], study: Study) -> str:
             }
             if lines:
                 svg = plots.over_tasks(f"{what} over tasks on {t.benchmark}", lines, zero=what == "ρ")
-                caption = "Mean over seeds, shaded: 95 % interval." + (
-                    " 0: as good as joint training; −1: guessing." if what == "ρ" else " Over the tasks learned so far."
+                told = (
+                    "0: as good as joint training; −1: guessing." if what == "ρ" else "Over the tasks learned so far."
                 )
+                caption = f"{_drawn(lines)} {told}"
                 parts.append(figure(f"{what} on {t.benchmark}", svg, caption, half=len(lines) <= 12))
     return row(*parts) if parts else left_out("There is no finished run of two tasks or more to draw.")
+
+
+def _drawn(lines: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    """Say what the lines over tasks stand for, which depends on how many seeds there are."""
+    counts = {len(values[0]) for values in lines.values()}
+    if counts == {1}:
+        return "One seed."
+    shaded = ["shaded: 95 % interval"] if max(counts) >= plots.SHADED else []
+    thin = ["thin: each seed"] if any(1 < count < plots.SHADED for count in counts) else []
+    return "; ".join(["Mean over seeds", *shaded, *thin]) + "."
 
 
 def _accuracies(result: Mapping[str, object]) -> Sequence[float | None]:

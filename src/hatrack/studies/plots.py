@@ -16,6 +16,8 @@ from hatrack.report.plots import end_labels
 from hatrack.report.read import Epoch, Floats
 from hatrack.studies.table import Cell
 
+SHADED = 3  # seeds from which on an interval is drawn over the tasks
+
 
 def seed_points(label: str, cells: Mapping[str, Cell]) -> str:
     """Draw one measure: a dot a seed, a diamond with its 95 % interval, the paper's mean and band in orange."""
@@ -65,7 +67,8 @@ def _interval(axes: Axes, y: int, found: Interval) -> None:
 def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, zero: bool) -> str:
     """Draw a measure after each task: a line a method through its means, shaded where the 95 % interval is.
 
-    `lines` gives, for a method and each task, the values of its seeds; `zero` marks the level of joint training.
+    `lines` gives, for a method and each task, the values of its seeds; `zero` marks the level of joint training. The
+    interval of fewer than SHADED seeds covers the whole picture: then each seed has a thin line of its own.
     """
     colours = fig.order_colours(len(lines))
     height = max(3.3, 0.8 + 0.2 * len(lines))
@@ -80,7 +83,10 @@ def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, ze
             means = np.array([f.mean for f in found])
             halves = np.array([f.half or 0.0 for f in found])
             places = np.arange(len(means))
-            axes.fill_between(places, means - halves, means + halves, color=colour, alpha=0.15, linewidth=0)
+            if len(values[0]) >= SHADED:
+                axes.fill_between(places, means - halves, means + halves, color=colour, alpha=0.15, linewidth=0)
+            else:
+                axes.plot(places, np.array(values), color=colour, alpha=0.4, linewidth=0.7)
             axes.plot(places, means, color=colour, marker="o" if len(means) <= 20 else "", markersize=3.5)
             ends.append((name, float(means[-1]), colour))
         count = max(len(values) for values in lines.values())
