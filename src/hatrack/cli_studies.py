@@ -64,8 +64,9 @@ def study(
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
     runner = _engine(engine, address, workers)
+    machine = Machine(device, data, tensorboard, remote=address is not None)
     try:
-        outcome = carry_out(chosen, folder, shared, Machine(device, data, tensorboard), runner, StudyProgress())
+        outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
     write(outcome, folder)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from data.make import write_set
+from hatrack.cli import main
 from hatrack.errors import HatrackError
 from hatrack.measure import rho
 from hatrack.runs.folder import lock
@@ -43,9 +45,11 @@ def study(text: str = TEXT) -> Study:
     return parse(text, "small")
 
 
-def carried(tmp_path: Path, text: str = TEXT, name: str = "small") -> tuple[Outcome, Serial, Watch]:
+def carried(
+    tmp_path: Path, text: str = TEXT, name: str = "small", machine: Machine = CPU
+) -> tuple[Outcome, Serial, Watch]:
     engine, watch = Serial(), Watch()
-    outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", CPU, engine, watch)
+    outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", machine, engine, watch)
     return outcome, engine, watch
 
 
@@ -154,3 +158,46 @@ def test_two_processes_cannot_work_on_one_study(tmp_path: Path) -> None:
     lock(tmp_path / "small")
     with pytest.raises(HatrackError, match="is in use by another hatrack process"):
         carried(tmp_path)
+
+
+MNIST = """
+seeds = [0, 1]
+benchmarks = ["mnist2"]
+methods = ["sgd"]
+measures = ["acc"]
+[shared]
+epochs = 1
+widths = [8]
+"""
+
+
+def test_missing_data_are_named_in_the_words_of_run_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "small.toml").write_text(MNIST)
+    assert main("run --benchmark mnist2 --data empty".split()) == 2
+    words = capsys.readouterr().err
+    assert words.startswith("hatrack: mnist: no train and test Parquet files in ")
+    assert main("study small.toml --data empty".split()) == 2
+    assert capsys.readouterr() == ("", words)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "small.toml"]
+
+
+def test_a_finished_run_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path / "cache"))
+    write_set(tmp_path / "data", "mnist", train=10)
+    there, gone = Machine("cpu", str(tmp_path / "data")), Machine("cpu", str(tmp_path / "gone"))
+    finished, _, _ = carried(tmp_path, MNIST, machine=there)
+    again, engine, _ = carried(tmp_path, MNIST, machine=gone)
+    assert engine.given == []
+    assert [f.result for f in again.findings] == [f.result for f in finished.findings]
+    with pytest.raises(HatrackError, match=r"data names .*gone, which is not a folder"):
+        carried(tmp_path, MNIST.replace("[0, 1]", "[0, 2]"), machine=gone)
+
+
+def test_the_data_of_a_cluster_need_not_be_here(tmp_path: Path) -> None:
+    _, engine, watch = carried(tmp_path, MNIST, machine=Machine("cpu", str(tmp_path / "gone"), remote=True))
+    assert len(engine.given) == 2
+    assert all(reason is not None and reason.startswith("data names ") for reason in watch.ended.values())

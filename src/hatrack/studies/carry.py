@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.runs.folder import lock
+from hatrack.runs.setup import sequence_of
 from hatrack.studies.engine import Engine
 from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding, gather
@@ -47,11 +48,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how the runs are carried out."""
+    """Where and how the runs are carried out; `remote`: on other machines, whose data need not be here."""
 
     device: str | None = None
     data: str | None = None
     tensorboard: bool = False
+    remote: bool = False
 
 
 def carry_out(study: Study, out: Path, references: Path, machine: Machine, engine: Engine, watcher: Watcher) -> Outcome:
@@ -59,6 +61,8 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
     # Absolute, since workers may run elsewhere.
     places = Places(out.absolute() / "runs", references.absolute())
     planned = plan(study, places, machine.device, machine.data)
+    if not machine.remote:
+        _require_data(planned)
     places.runs.mkdir(parents=True, exist_ok=True)
     held = lock(out)
     try:
@@ -69,6 +73,14 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
         return Outcome(study, gather(planned, places.runs, reasons, watcher.notice), reasons)
     finally:
         os.close(held)
+
+
+def _require_data(planned: Plan) -> None:
+    """Raise what every run would fail with, before anything is made; a finished run needs no data."""
+    left = (spec for path, spec in planned.work().items() if not Job(path, spec).done)
+    # What is read does not depend on the seed.
+    for spec in {(s.benchmark, str(s.benchmark_options), s.data): s for s in left}.values():
+        sequence_of(spec)
 
 
 def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
