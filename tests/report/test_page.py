@@ -157,10 +157,10 @@ def test_every_name_is_escaped(tmp_path: Path) -> None:
     assert outline.cards["Benchmark"][0] == evil
 
 
-def test_settings_show_every_table(tmp_path: Path) -> None:
+def test_settings_show_every_table_that_holds_something(tmp_path: Path) -> None:
     write_run(tmp_path, tasks=1)
     (tmp_path / "spec.toml").write_text(
-        'method = "hat"\nhard = true\n[settings]\nwidths = [96, 64]\n[settings.deep]\nlr = 0.05\n'
+        'method = "hat"\nhard = true\n[settings]\nwidths = [96, 64]\n[settings.deep]\nlr = 0.05\n[benchmark_options]\n'
     )
     html, _ = _outline(tmp_path)
     rows = re.findall(r"<tr[^>]*><th[^>]*>(.*?)</th>(?:<td>(.*?)</td>)?</tr>", html.split('id="settings"')[1])

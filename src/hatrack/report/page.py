@@ -276,7 +276,8 @@ def _settings(settings: dict[str, Any]) -> str:
     plain = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     body = _setting_rows(plain)
     for name, group in _groups(settings):
-        body += f'<tr class="group"><th colspan="2">{escape(name)}</th></tr>' + _setting_rows(group)
+        if group:
+            body += f'<tr class="group"><th colspan="2">{escape(name)}</th></tr>' + _setting_rows(group)
     return f'<table class="settings"><tbody>{body}</tbody></table>'
 
 
