@@ -12,6 +12,9 @@ from hatrack.cli import main
 from hatrack.errors import HatrackError
 from hatrack.measure import rho
 from hatrack.runs.folder import lock
+from hatrack.runs.setup import Setup
+from hatrack.runs.spec import Spec
+from hatrack.studies import job
 from hatrack.studies.carry import Machine, Outcome, carry_out
 from hatrack.studies.file import Study, parse
 from hatrack.studies.measures import measure
@@ -36,9 +39,12 @@ CPU = Machine("cpu")
 
 
 @pytest.fixture(autouse=True)
-def _no_run_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("runs.runner", "studies.findings"):  # slow, and not the point here
-        monkeypatch.setattr(f"hatrack.{place}.write_report", lambda path: None)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Note whose report is written instead of writing it, which is slow."""
+    noted: list[Path] = []
+    for place in ("runs.runner", "studies.findings"):
+        monkeypatch.setattr(f"hatrack.{place}.write_report", noted.append)
+    return noted
 
 
 def study(text: str = TEXT) -> Study:
@@ -53,8 +59,9 @@ def carried(
     return outcome, engine, watch
 
 
-def test_a_study_and_going_on_with_it(tmp_path: Path) -> None:
+def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None:
     outcome, engine, watch = carried(tmp_path)
+    assert len(drawn) == len(set(drawn)) == 8  # references go first, so that no report waits for a measure
     assert (watch.todo, watch.finished, watch.notices) == (8, 0, [])  # hat, sgd, joint, random on two seeds
     assert all(reason is None for reason in watch.ended.values())
     assert outcome.reasons == {}
@@ -94,6 +101,29 @@ def test_a_study_and_going_on_with_it(tmp_path: Path) -> None:
     for name in ("report.html", "table.csv", "runs.csv", "table.tex"):
         assert (tmp_path / "small" / name).stat().st_size > 0
     assert "1 of 1 figure within the paper’s band." in summary(outcome, tmp_path / "small")
+
+
+def test_a_run_whose_reference_failed_has_its_report_all_the_same(
+    tmp_path: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace("[0, 1]", "[0]").replace('["hat", "sgd"]', '["hat"]')
+    real = job.prepare
+
+    def prepare(spec: Spec, checkpoint: Path) -> Setup:
+        if spec.method == "joint":
+            raise HatrackError("no joint today.")
+        return real(spec, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "prepare", prepare)
+        outcome, _, _ = carried(tmp_path, text)
+    run = outcome.findings[0].run.path
+    assert list(outcome.reasons.values()) == ["no joint today."]
+    assert run in drawn
+    drawn.clear()
+    again, _, _ = carried(tmp_path, text)
+    assert again.findings[0].value(measure("rho")) is not None
+    assert run in drawn  # again, now that ρ is known
 
 
 FAILING = """

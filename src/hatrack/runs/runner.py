@@ -8,9 +8,11 @@ result.json but its times follows from the checkpoint and the lines of the finis
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import accumulate
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
@@ -27,7 +29,7 @@ from hatrack.runs.folder import Folder
 from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.memory import Peak
 from hatrack.runs.records import Records
-from hatrack.runs.references import read_result
+from hatrack.runs.references import completed, read_result
 from hatrack.runs.result import assemble, dumps
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
@@ -44,15 +46,17 @@ def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
             return result
 
 
-def executing(setup: Setup, folder: Folder, listener: Listener) -> Generator[None, None, dict[str, Any]]:
-    """Do the same bit by bit, so that several runs can take turns."""
+def executing(
+    setup: Setup, folder: Folder, listener: Listener, against: Sequence[Path] = ()
+) -> Generator[None, None, dict[str, Any]]:
+    """Do the same bit by bit, so that several runs can take turns; `against`: runs that measures may be taken from."""
     records = Records(folder.metrics)
     if setup.learner.device.type == "cuda":
         get_ready()
     try:
         with Writer(setup.learner, folder.checkpoint, records.sync) as writer:
             yield from _learn(setup, folder, listener, records, writer)
-        return _finish(setup, folder, records)
+        return _finish(setup, folder, records, against)
     finally:
         records.close()
 
@@ -107,13 +111,17 @@ def _written(writer: Writer) -> Iterator[None]:
         yield
 
 
-def _finish(setup: Setup, folder: Folder, records: Records) -> dict[str, Any]:
+def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Path]) -> dict[str, Any]:
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
     masks = setup.learner.masks()
     if masks is not None:
         atomic.write(folder.masks, save(masks))
     result = assemble(setup, records.tasks(), records.seconds)
     atomic.write(folder.result, dumps(result))
+    if against:
+        with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs
+            result = completed(folder.path, against)
+            atomic.write(folder.result, dumps(result))
     write_report(folder.path)
     return result
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.runs.folder import lock
+from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.engine import Engine
 from hatrack.studies.file import Study
@@ -85,7 +86,10 @@ def _require_data(planned: Plan) -> None:
 
 def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
     """Carry out the runs that are not finished; return why some of them failed."""
-    jobs = [Job(path, spec, machine.tensorboard) for path, spec in planned.work().items()]
+    # A reference is shared with other studies, and stays as it is.
+    against = {run.path: run.against for run in planned.runs if run.spec.method not in SERVES}
+    work = planned.work().items()
+    jobs = [Job(path, spec, machine.tensorboard, against.get(path, ())) for path, spec in work]
     todo = [job for job in jobs if not job.done]
     watcher.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}

@@ -23,11 +23,12 @@ POLL = 0.5  # seconds between two looks at a folder that another process holds
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be carried out in `path`."""
+    """A run to be carried out in `path`; where all runs in `against` are finished then, with measures from them."""
 
     path: Path
     spec: Spec
     tensorboard: bool = False
+    against: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -63,7 +64,8 @@ def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
         # Data and devices of this machine may not be those of where the run was begun.
         here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
         whole = spec.read(opened.spec, anywhere=True).model_copy(update=here)
-        yield from executing(prepare(whole, opened.checkpoint), opened, with_events(_Relay(tell), job.tensorboard))
+        setup, listener = prepare(whole, opened.checkpoint), with_events(_Relay(tell), job.tensorboard)
+        yield from executing(setup, opened, listener, job.against)
 
 
 def _opened(job: Job) -> Folder:
