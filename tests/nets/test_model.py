@@ -52,6 +52,48 @@ class PutAside(nn.Module):
         return hidden
 
 
+class Turned(nn.Module):
+    """Has a complex parameter in its middle; what goes in and comes out is real."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(64, 9), nn.Linear(9, 9)
+        self.turn = nn.Parameter(torch.randn(9, dtype=torch.cfloat))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.outer((self.inner(x.flatten(1)) * self.turn).abs())
+        return hidden
+
+
+class Looked(nn.Module):
+    """Looks every pixel up in a table whose gradients are sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.outer = nn.Embedding(2, 3, sparse=True), nn.Linear(192, 9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.outer(self.table((x.flatten(1) > 0).long()).flatten(1))
+        return hidden
+
+
+@pytest.mark.parametrize(
+    ("net", "trained", "line"),
+    [
+        (Turned, "turn", r"turn is complex \(complex64\), and only real parameters can be learned; hold its torch"),
+        (Looked, "table", "table is an embedding with sparse gradients, which cannot be clipped; make it with"),
+    ],
+)
+def test_what_no_step_can_train_is_refused_unless_it_is_frozen(
+    net: type[nn.Module], trained: str, line: str, tasks: list[Task]
+) -> None:
+    with pytest.raises(HatrackError, match=line):
+        Learner(net(), METHODS["hat"](), epochs=1)
+    frozen = net()
+    getattr(frozen, trained).requires_grad_(False)
+    Learner(frozen, METHODS["hat"](), epochs=1).learn(tasks[0])
+
+
 @pytest.mark.parametrize("way", ["list", "partial", "view"])
 def test_a_parameter_that_no_mask_reaches_is_refused(way: str, tasks: list[Task]) -> None:
     with pytest.raises(HatrackError, match=r"PutAside uses inner\.weight from where it was put aside"):

@@ -33,6 +33,8 @@ class Model:
             )
         self.net = net.to(device)
         _refuse_shared_memory(self.net)
+        _refuse_complex(self.net)
+        _refuse_sparse(self.net)
         self.device = device
         self.precision = Precision(precision, device)
         self.heads: list[nn.Linear] = []
@@ -186,6 +188,26 @@ def _refuse_shared_memory(net: nn.Module) -> None:
                     f"the first one's parameter itself (b.weight = a.weight)."
                 )
         others.append((start, end, name))
+
+
+def _refuse_complex(net: nn.Module) -> None:
+    """Methods compare and rank parameters, and optimisers fuse their steps; complex numbers allow none of it."""
+    for name, p in net.named_parameters():
+        if p.requires_grad and p.dtype.is_complex:
+            raise HatrackError(
+                f"{name} is complex ({str(p.dtype).removeprefix('torch.')}), and only real parameters can be learned; "
+                f"hold its torch.view_as_real and put it together with torch.view_as_complex in forward."
+            )
+
+
+def _refuse_sparse(net: nn.Module) -> None:
+    """Gradients are clipped by their common norm and edited entry by entry, which torch does to dense ones only."""
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
+            raise HatrackError(
+                f"{name or type(module).__name__} is an embedding with sparse gradients, which cannot be clipped; "
+                f"make it with sparse=False."
+            )
 
 
 def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:
