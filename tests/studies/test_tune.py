@@ -183,6 +183,18 @@ def test_trials_under_way_in_a_killed_process_are_tried_again(tmp_path: Path, mo
     assert lines[0]["lr"] == lines[1]["lr"]
 
 
+def test_a_search_killed_in_the_middle_of_a_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    tune(Search(GIVEN, FIXED, [0], 1), tmp_path / "t", 1, Note())
+    journal = tmp_path / "t" / "journal.log"
+    journal.write_bytes(journal.read_bytes()[:-20])  # of the line that says how the trial ended
+    for trials in (1, 2):  # the second start reads what the first one wrote behind the cut
+        tune(Search(GIVEN, FIXED, [0], trials), tmp_path / "t", 1, Note())
+    lines = table(tmp_path / "t" / "trials.csv")
+    assert [line["state"] for line in lines] == ["fail", "complete", "complete"]
+    assert lines[0]["lr"] == lines[1]["lr"]
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)

@@ -24,6 +24,7 @@ from hatrack.runs.folder import lock
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
 from hatrack.studies.export import csv_text
+from hatrack.studies.journal import mend
 from hatrack.studies.pool import Done, Pool
 from hatrack.studies.score import Report, Trial, score
 from hatrack.studies.space import space, suggest, within
@@ -105,6 +106,7 @@ def _optuna() -> Any:
 def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
     """Open the journal; trials that a killed process had under way are queued again, a new one starts with defaults."""
     optuna = _optuna()
+    mend(journal)
     backend = import_module("optuna.storages.journal").JournalFileBackend(str(journal))
     study = optuna.create_study(
         storage=optuna.storages.JournalStorage(backend),
