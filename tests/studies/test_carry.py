@@ -223,8 +223,16 @@ def test_a_finished_run_needs_no_data(tmp_path: Path, monkeypatch: pytest.Monkey
     again, engine, _ = carried(tmp_path, MNIST, machine=gone)
     assert engine.given == []
     assert [f.result for f in again.findings] == [f.result for f in finished.findings]
-    with pytest.raises(HatrackError, match=r"data names .*gone, which is not a folder"):
-        carried(tmp_path, MNIST.replace("[0, 1]", "[0, 2]"), machine=gone)
+    part, _, watch = carried(tmp_path, MNIST.replace("[0, 1]", "[0, 2]"), machine=gone)
+    assert [f.result is not None for f in part.findings] == [True, False]
+    assert [str(reason)[:11] for reason in watch.ended.values()] == ["data names "]
+
+
+def test_a_benchmark_without_data_does_not_stop_the_others(tmp_path: Path) -> None:
+    both = MNIST.replace('"mnist2"', '"mnist2", "split-digits"').replace("[0, 1]", "[0]")
+    outcome, _, watch = carried(tmp_path, both, machine=Machine("cpu", str(tmp_path)))
+    assert [f.result is not None for f in outcome.findings] == [False, True]
+    assert sum(reason is None for reason in watch.ended.values()) == 1
 
 
 def test_the_data_of_a_cluster_need_not_be_here(tmp_path: Path) -> None:

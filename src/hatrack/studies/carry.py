@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hatrack import atomic
+from hatrack.errors import HatrackError
 from hatrack.runs.folder import lock
 from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
@@ -77,11 +78,25 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
 
 
 def _require_data(planned: Plan) -> None:
-    """Raise what every run would fail with, before anything is made; a finished run needs no data."""
-    left = (spec for path, spec in planned.work().items() if not Job(path, spec).done)
+    """Raise what every run would fail with, before anything is made.
+
+    Finished runs need no data, and where some runs can be done, the others fail with their reason beside them.
+    """
+    jobs = [Job(path, spec) for path, spec in planned.work().items()]
+    if any(job.done for job in jobs):
+        return
     # What is read does not depend on the seed.
-    for spec in {(s.benchmark, str(s.benchmark_options), s.data): s for s in left}.values():
-        sequence_of(spec)
+    different = {(j.spec.benchmark, str(j.spec.benchmark_options), j.spec.data): j.spec for j in jobs}
+    errors = []
+    for spec in different.values():
+        try:
+            sequence_of(spec)
+        except HatrackError as error:
+            errors.append(error)
+        else:
+            return
+    if errors:
+        raise errors[0]
 
 
 def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
