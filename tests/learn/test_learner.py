@@ -87,6 +87,34 @@ def test_saved_and_loaded_learners_agree_bit_for_bit(name: str, tasks: list[Task
     assert not any(path.suffix in (".pt", ".pkl") for path in tmp_path.iterdir())
 
 
+LATERALS = (1 + 40 * 40 + 30 * 40) + (1 + 30 * 30 + 2 * 30)  # of fc2 and the head: a scalar, V and U
+
+
+@pytest.mark.parametrize(
+    ("name", "networks", "added"),
+    [("hat", 1, 0), ("ewc", 1, 0), ("lwf", 1, 0), ("one", 2, 0), ("finetune-copy", 2, 0), ("pnn", 2, LATERALS)],
+)
+def test_parameters_are_all_that_tasks_are_answered_with(name, networks, added, tasks, tmp_path) -> None:
+    learner = Learner(net(), METHODS[name](), epochs=1, seed=0)
+    network, head = (64 * 40 + 40) + (40 * 30 + 30), 30 * 2 + 2
+    assert learner.parameters_count == network
+    for task in tasks[:2]:
+        learner.learn(task)
+    assert learner.parameters_count == networks * network + 2 * head + added
+    learner.save(tmp_path)
+    assert hatrack.load(tmp_path, net(seed=5)).parameters_count == learner.parameters_count
+
+
+def test_norms_that_are_one_a_task_are_counted_for_each(tasks: list[Task]) -> None:
+    made = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 20, bias=False), torch.nn.BatchNorm1d(20), torch.nn.ReLU()
+    )
+    learner = Learner(made, HAT(), epochs=1, seed=0)
+    for task in tasks[:2]:
+        learner.learn(task)
+    assert learner.parameters_count == 64 * 20 + 2 * (2 * 20) + 2 * (20 * 2 + 2)  # running statistics are none
+
+
 @pytest.mark.parametrize("name", ["hat", "joint"])
 @pytest.mark.parametrize("optimizer", [None, lambda p: torch.optim.Adam(p, lr=1e-3)], ids=["own", "adam"])
 def test_a_learner_saved_in_mid_task_goes_on_as_if_nothing_had_happened(name, optimizer, tasks, tmp_path) -> None:

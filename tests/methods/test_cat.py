@@ -131,6 +131,7 @@ def test_the_better_of_mask_and_attention_answers() -> None:
         method.scores.add(torch.tensor(1.0), y, *answers)
         method.end_task(None)
         assert bool(method.attention[3]) == (attended > masked)
+        assert bool(method.added_parameters()) == (attended > masked)
         x = torch.randn(5, 6, dtype=torch.float64)
         by_mask = method.model.logits(x, 3, method.masks[3])
         assert torch.equal(method.predict(x, 3), by_mask) == (attended <= masked)

@@ -38,6 +38,15 @@ def test_the_caption_says_which(tmp_path: Path, seeds: str, caption: str) -> Non
     assert caption in page(outcome(tmp_path, text))
 
 
+def test_parameters_that_differ_between_seeds_are_shown_from_to(tmp_path: Path) -> None:
+    made = outcome(tmp_path)
+    assert " to " not in page(made).split("Parameters</th>")[1].split("</table>")[0]
+    for finding in made.findings:
+        assert finding.result is not None
+        finding.result["parameters"] = 100 + finding.run.spec.seed
+    assert ">100 to 102<" in page(made)
+
+
 def test_the_caption_where_a_method_lacks_a_seed(tmp_path: Path) -> None:
     made = outcome(tmp_path, failed=(("ewc", 1),))
     assert "Mean over seeds; shaded: 95 % interval; thin: each seed." in page(made)

@@ -95,9 +95,17 @@ class Learner:
 
     @property
     def parameters_count(self) -> int:
-        """The number of parameters of the network and its heads."""
-        modules = [self.model.net, *self.model.heads]
-        return sum(p.numel() for module in modules for p in module.parameters())
+        """The number of parameters that the answers of all tasks so far are computed with.
+
+        The network, less what every task has a copy of; those copies; the heads; what the method adds. Masks and what
+        only training needs (Fisher matrices, anchors, samples) are not counted.
+        """
+        model = self.model
+        named = dict(model.net.named_parameters())
+        copies = [t for own in model.private for name, t in own.items() if name in named]
+        shared = [p for n, p in named.items() if not model.private or any(n not in own for own in model.private)]
+        heads = [p for head in model.heads for p in head.parameters()]
+        return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.added_parameters()))
 
     def learn(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> None:
         """Learn one more task (or go on with the one that a loaded learner was interrupted in)."""

@@ -184,6 +184,10 @@ class Method:
         """Return a finished task's gates over all units; None for methods without unit masks."""
         return None
 
+    def added_parameters(self) -> Sequence[Tensor]:
+        """Return what answers are computed with besides network, private copies and heads; masks do not count."""
+        return ()
+
     def facts(self) -> Mapping[str, float | None]:
         """Return further figures of the task just learned, by name, for the record."""
         return {}

@@ -197,6 +197,9 @@ class CAT(HAT):
     def use(self, task: int) -> None:  # type: ignore[override]  # HAT promises, CAT does not
         return None
 
+    def added_parameters(self) -> Sequence[Tensor]:
+        return [t for made in self.attention for t in made.values()]
+
     # ---- memory
 
     def state(self) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ computed as at evaluation, without dropout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -153,6 +153,9 @@ class PNN(Method):
 
     def occupied(self) -> Mapping[str, Tensor]:
         return {}
+
+    def added_parameters(self) -> Sequence[Tensor]:
+        return [t for made in self.laterals for t in made.values()]
 
     def state(self) -> dict[str, Tensor]:
         return {f"lateral/{t}/{key}": v for t, made in enumerate(self.laterals) for key, v in made.items()}

@@ -95,7 +95,7 @@ def _cards(run: Run) -> str:
         Card("Average accuracy", percent(result.metrics.get("acc")), "test, over all tasks, at the end"),
         Card("Forgetting", percent(forgetting, 2), "mean loss of accuracy on old tasks"),
         Card("Capacity used", percent(used), "of the weights" if used is not None else "not counted"),
-        Card("Parameters", whole(result.parameters), "in the whole network"),
+        Card("Parameters", whole(result.parameters), "networks and heads of all tasks"),
         Card("Time", duration(result.seconds), f"on {result.device}" if result.device else ""),
         _guarantee(run),
     ]

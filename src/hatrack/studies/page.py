@@ -216,12 +216,14 @@ def _cost(made: Table) -> str:
     rows = []
     for r in made.ours():
         results = [f.result for f in r.findings if f.result is not None]
-        parameters = {result["parameters"] for result in results}
+        parameters = [result["parameters"] for result in results]
         devices = ", ".join(sorted({result["device"] for result in results})) or DASH
-        count = whole(parameters.pop()) if len(parameters) == 1 else DASH
+        ends = sorted({min(parameters), max(parameters)}) if parameters else []  # seeds differ where task orders do
+        count = " to ".join(map(whole, ends)) or DASH
         rows.append([r.label, devices, count, duration(r.seconds), size(r.memory)])
     heads = ["Method", "Device", "Parameters", "Time a run", "Peak memory"]
     how = (
+        "Parameters: all that the tasks are answered with, networks and columns of earlier tasks included, masks not. "
         "Peak memory: on a GPU what its tensors held at most, on a CPU the process (with torch itself). Runs side by "
         "side share the machine, so times compare only within a study."
     )
