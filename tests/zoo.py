@@ -15,6 +15,7 @@ from hatrack.data.feed import Feed
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import UnitMap
 from hatrack.nets import build
+from hatrack.nets.alexnet import BranchSum
 
 PICTURE = (3, 8, 8)
 
@@ -112,6 +113,13 @@ def alexnet() -> nn.Module:
         nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Dropout(0.2), nn.MaxPool2d(2),
         nn.Conv2d(6, 8, 2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
         nn.Flatten(), nn.Linear(8, 10), nn.ReLU(), nn.Linear(10, 8), nn.ReLU(),
+    )  # fmt: skip
+
+
+def branches() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 3 * 4, 3), nn.ReLU(), nn.MaxPool2d(2), BranchSum(3),
+        nn.Flatten(), nn.Linear(36, 3 * 5), nn.ReLU(), BranchSum(3),
     )  # fmt: skip
 
 
@@ -562,6 +570,7 @@ ZOO: dict[str, Kept] = {
     "mlp-tanh": Kept(mlp(nn.Tanh)),
     "mlp-sigmoid": Kept(mlp(nn.Sigmoid)),
     "alexnet": Kept(alexnet, tight=0.5),
+    "branches": Kept(branches, tight=0.4),
     "flatten": Kept(flatten),
     "vgg": Kept(vgg, tight=0.4, norms=True),
     "resnet18": Kept(lambda: build("resnet18", PICTURE, width=4), tight=0.1, norms=True),

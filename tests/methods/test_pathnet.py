@@ -142,3 +142,17 @@ def test_finished_tasks_do_not_change() -> None:
         learner.learn(random_task(f"t{i}", i))
     assert learner.verify().ok
     assert learner.capacity()[-1]["total"] > learner.capacity()[0]["total"] * 0.99
+
+
+def test_modules_of_hats_paper_are_the_branches_of_a_network() -> None:
+    method = PathNet()
+    model = start(method, build("alexnet", (3, 32, 32), width_scale=0.258, branches=16).double(), (3, 32, 32))
+    next_task(method, shape=(3, 32, 32))
+    method.begin_phase(0)
+    assert [s.size for s in model.units.sites] == [16 * n for n in (16, 33, 66, 528, 528)]
+    for site, part in model.units.by_site(method._module):
+        assert (part == torch.arange(16).repeat_interleave(site.size // 16)).all()
+    # a module reads the sum of those below, so that a path has exactly its modules: 3 of 16
+    used = method._used(method.paths[0])
+    assert len(used) == 10
+    assert all(float(amount.mean()) == 3 / 16 for amount in used.values())

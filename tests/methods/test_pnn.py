@@ -112,3 +112,21 @@ def test_finished_tasks_do_not_change() -> None:
     for i in range(3):
         learner.learn(random_task(f"t{i}", i))
     assert learner.verify().ok
+
+
+def test_eight_columns_of_hats_paper_have_the_parameters_of_one_network() -> None:
+    classes, widths = (10, 100, 10, 10, 10, 43, 100, 10), (8, 17, 35, 285, 285)
+    learner = Learner(build("alexnet", (3, 32, 32), width_scale=1.117 / 8), PNN(), device="cpu")
+    model = learner.model
+    model.meet(torch.zeros(1, 3, 32, 32))
+    for t, count in enumerate(classes):
+        model.add_task(count, torch.Generator(), learner.method.private())
+        learner.method.begin_task(t, None, torch.Generator())
+    kernels, inputs = (16, 9, 4, 1, 1), (3, 8, 17, 35 * 4, 285)
+    columns = 8 * sum(n * m * k + n for n, m, k in zip(widths, inputs, kernels, strict=True))
+    heads = sum(285 * n + n for n in classes)
+    into = 7 * sum(n * m * k for n, m, k in list(zip(widths, inputs, kernels, strict=True))[1:])
+    into += sum(285 * n for n in classes[1:])
+    read = (*inputs[1:], 285)  # by the layers from the second on, and the head
+    reduce = sum(t * (m * m + 1) for t in range(1, 8) for m in read)  # and a scalar a column
+    assert learner.parameters_count == columns + heads + into + reduce == 7_150_924  # 7,160,706 as published

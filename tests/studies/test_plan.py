@@ -112,6 +112,22 @@ c = 2.0
     assert len(made.references) == 5  # joint twice and random three times; the third joint is listed
 
 
+def test_columns_of_a_size_of_their_own_are_held_against_the_network_of_the_others() -> None:
+    text = """
+benchmarks = ["cifar"]
+methods = ["hat", "pnn", "joint"]
+measures = ["rho"]
+[method.pnn]
+width_scale = 0.1117
+"""
+    hat, pnn, joint = planned(text).runs
+    assert pnn.spec.net_options == {**hat.spec.net_options, "width_scale": 0.1117}
+    assert pnn.against == hat.against
+    assert joint.path in pnn.against
+    narrow = planned(text + "[shared]\nwidth_scale = 0.5").work()
+    assert sorted(spec.net_options["width_scale"] for spec in narrow.values()) == [0.1117, 0.5, 0.5, 0.5]
+
+
 def test_a_classifier_that_never_trains_is_one_run_whatever_the_epochs() -> None:
     paths = set()
     for epochs in (2, 9):

@@ -74,6 +74,17 @@ def test_the_network_of_each_method_is_its_own() -> None:
     assert widths == {m: [2000, 2000] if m.startswith("hat") else [800] * 3 for m in widths}
 
 
+@pytest.mark.parametrize("name", recipes.names())
+def test_columns_and_modules_have_the_sizes_of_hats_paper(name: str) -> None:
+    """1.117/T of each layer a column, all columns together the size of one network; 16 modules of 0.258."""
+    study = recipes.find(name)
+    for run in plan(study.narrowed(None, study.seeds[:1]), Places(Path("own"), Path("shared")), "cpu").runs:
+        size = (run.spec.net_options.get("width_scale", 1.0), run.spec.net_options.get("branches", 1))
+        tasks = run.spec.benchmark_options.get("tasks", cost.SIZES[run.spec.benchmark][0])
+        own = {"pnn": (1.117 / tasks, 1), "pathnet": (0.258, 16)}
+        assert size == pytest.approx(own.get(run.spec.method, (1.0, 1))), (run.method, run.benchmark)
+
+
 def test_by_name_by_file_and_neither(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("benchmarks = ['split-digits']\nmethods = ['sgd']")
@@ -99,6 +110,15 @@ def test_hours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert len(timed) == 1
     assert cost.estimate(made) == found
     assert len(timed) == 1  # kept in the cache
+
+
+def test_networks_are_timed_size_by_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
+    timed: list[float] = []
+    monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, _: timed.append(spec.net_options["width_scale"]) or 1.0)
+    study = recipes.find("hat-cifar").narrowed(["sgd", "pathnet", "pnn"], [0])
+    cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu"))
+    assert sorted(timed) == [0.1117, 0.258, 1.0]
 
 
 def test_joint_training_costs_what_it_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ the validation loss; the winner is the best of all generations so far, and each 
 the loser also takes the winner's learning rate.
 
 Deviations. There a module is a small layer and a layer's modules are summed. Here the modules of a layer are M groups
-of the units of a site of the unit map, so that any network will do, and a path is a unit mask: active groups stand
-side by side. A module then has weights of its own for each module below, and what is frozen is exactly what finished
-paths use. Sites with fewer than M units have a module a unit. Each of the two paths may train for all the epochs that
-are allowed, so a task takes up to twice as many. Norms with running statistics are one a task.
+of the units of a site of the unit map, so that any network will do, and a path is a unit mask; what is frozen is
+exactly what finished paths use. In a network that sums the groups itself (`branches` of the AlexNet-like net) these
+are the paper's modules; in others active groups stand side by side, and a module has weights of its own for each
+module below. Sites with fewer than M units have a module a unit. Each of the two paths may train for all the epochs
+that are allowed, so a task takes up to twice as many. Norms with running statistics are one a task.
 """
 
 from __future__ import annotations

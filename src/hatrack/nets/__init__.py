@@ -17,6 +17,8 @@ from hatrack.nets.vit import vit
 NETS: dict[str, Callable[..., nn.Module]] = {
     "alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit,
 }  # fmt: skip
+# Options that give a method columns or modules of a size of its own, out of the network that all methods have.
+OWN_SIZE = ("width_scale", "branches")
 
 
 def options(name: str) -> dict[str, Any]:

@@ -4,39 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
+from torch import Tensor, nn
 
 from hatrack.errors import HatrackError
 from hatrack.nets.init import xavier
 
 
 def alexnet(
-    shape: Sequence[int], width: int = 2048, dropout_early: float = 0.2, dropout_late: float = 0.5
+    shape: Sequence[int],
+    width: int = 2048,
+    dropout_early: float = 0.2,
+    dropout_late: float = 0.5,
+    width_scale: float = 1.0,
+    branches: int = 1,
 ) -> nn.Module:
     """Return x → features for pictures of `shape` (channels, side, side).
 
     Kernels follow the published net: side//8, side//10 and 2, each ReLU → dropout → 2×2 max-pool; for
     32×32×3 that is conv 64 4×4, conv 128 3×3, conv 256 2×2 and a flatten to 1024.
+
+    width_scale  a layer of n units has int(width_scale · n), at least one: a column of PNN has 1.117/T in HAT's paper
+    branches     every layer is so many of that width side by side, h_l = Σ_b pool(ReLU(W_{l,b} h_{l−1})): PathNet's
+                 modules, 16 of 0.258 there
     """
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 20:
         raise HatrackError(
             f"alexnet takes square pictures of at least 20×20 as (channels, side, side), got {tuple(shape)}; "
             f"for other inputs use the net 'mlp'."
         )
+    if width_scale <= 0 or branches < 1:
+        raise HatrackError(
+            f"alexnet takes a width_scale above 0 and at least 1 branch, got width_scale={width_scale} and "
+            f"branches={branches}."
+        )
     channels, side = shape[0], shape[1]
     net = nn.Sequential()
     stages = ((64, side // 8, dropout_early), (128, side // 10, dropout_early), (256, 2, dropout_late))
-    for i, (filters, kernel, rate) in enumerate(stages, start=1):
-        net.add_module(f"conv{i}", nn.Conv2d(channels, filters, kernel))
+    for i, (published, kernel, rate) in enumerate(stages, start=1):
+        filters = _scaled(published, width_scale)
+        net.add_module(f"conv{i}", nn.Conv2d(channels, branches * filters, kernel))
         net.add_module(f"relu{i}", nn.ReLU())
         net.add_module(f"drop{i}", nn.Dropout(rate))
         net.add_module(f"pool{i}", nn.MaxPool2d(2))
+        _add_sum(net, f"sum{i}", branches)
         channels, side = filters, (side - kernel + 1) // 2
     net.add_module("flatten", nn.Flatten())
     features = channels * side * side
     for i in (1, 2):
-        net.add_module(f"fc{i}", nn.Linear(features, width))
+        units = _scaled(width, width_scale)
+        net.add_module(f"fc{i}", nn.Linear(features, branches * units))
         net.add_module(f"relu{i + 3}", nn.ReLU())
         net.add_module(f"drop{i + 3}", nn.Dropout(dropout_late))
-        features = width
-    return xavier(net)
+        _add_sum(net, f"sum{i + 3}", branches)
+        features = units
+    return xavier(net, branches)
+
+
+def _scaled(width: int, scale: float) -> int:
+    return max(1, int(scale * width))
+
+
+def _add_sum(net: nn.Sequential, name: str, branches: int) -> None:
+    if branches > 1:
+        net.add_module(name, BranchSum(branches))
+
+
+class BranchSum(nn.Module):
+    """Add up branches that stand side by side, (batch, branches · n, …) → (batch, n, …)."""
+
+    def __init__(self, branches: int) -> None:
+        super().__init__()
+        self.branches = branches
+
+    def forward(self, x: Tensor) -> Tensor:
+        summed: Tensor = x.unflatten(1, (self.branches, -1)).sum(1)
+        return summed

@@ -1,7 +1,8 @@
 """Figures that need other runs: forward transfer (one), ρ (joint and random), the difference to NCL (sgd).
 
 The other runs must have learned the same tasks with the same network and seed; then their accuracies are taken as
-references and the run's measures are completed, in result.json.
+references and the run's measures are completed, in result.json. PNN's columns and PathNet's modules may have a size of
+their own (see nets.OWN_SIZE): as in HAT's paper, they are held against the network of all other methods.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import diagonal, summary
+from hatrack.nets import OWN_SIZE
 from hatrack.runs.folder import open_run
 from hatrack.runs.result import dumps, sizes
 
@@ -56,7 +58,7 @@ def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
         if method not in SERVES:
             raise HatrackError(f"{path} is a run of {method!r}; references are runs of {', '.join(SERVES)}.")
         for key in SAME:
-            if other["spec"][key] != result["spec"][key]:
+            if _compared(other["spec"][key]) != _compared(result["spec"][key]):
                 raise HatrackError(
                     f"{path} cannot serve {run} as a reference: its {key} is {other['spec'][key]!r}, not "
                     f"{result['spec'][key]!r}."
@@ -66,6 +68,10 @@ def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
         name, take = SERVES[method]
         given[name] = take(other["accuracy"])
     return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}
+
+
+def _compared(value: Any) -> Any:
+    return {k: v for k, v in value.items() if k not in OWN_SIZE} if isinstance(value, dict) else value
 
 
 def read_result(run: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.methods import METHODS
+from hatrack.nets import OWN_SIZE
 from hatrack.runs import accepted
 from hatrack.runs.references import SAME, SERVES
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
@@ -106,15 +107,23 @@ def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: S
 
     The plain form takes from the file what all runs share, so far as it has such a setting.
     """
+    shared = {**study.shared, **benchmark.settings}
+    run = _of_common_size(run, shared)
     for spec in listed:
         if spec.method == method and all(getattr(spec, key) == getattr(run, key) for key in SAME):
             return spec
     settings = accepted.of_method(method)
-    shared = {**study.shared, **benchmark.settings}
     kept = {key: value for key, value in shared.items() if key.removeprefix("method.") in settings}
     given = {key: getattr(run, key) for key in RUN_KEYS} | {"method": method}
     given |= {key: shared[key] for key in ("epochs", "batch_size") if key in shared}
     return _settled(given, {**kept, **dict(_tables(run))})
+
+
+def _of_common_size(run: Spec, shared: Mapping[str, Any]) -> Spec:
+    """Return a run with the network that all methods have, where its own has columns or modules of another size."""
+    plain = {key: s.default for key, s in accepted.of_net(run.net).items() if key in OWN_SIZE}
+    common = {key: shared[name] for key in plain for name in (key, f"net.{key}") if name in shared}
+    return run.model_copy(update={"net_options": {**run.net_options, **plain, **common}})
 
 
 def _tables(run: Spec) -> Iterator[tuple[str, Any]]:
