@@ -67,6 +67,16 @@ def test_figures(recipe: str, measure: str, benchmark: str, method: str, mean: f
     assert (figure.mean, figure.std) == (mean, std)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("hat-table1", "LFL has λ = 0.003 on the mean distance of a batch"),
+    ],
+)
+def test_what_differs_from_the_paper_is_said(recipe: str, said: str) -> None:
+    assert said in recipes.find(recipe).notes
+
+
 def test_the_network_of_each_method_is_its_own() -> None:
     study = recipes.find("hat-permuted-mnist")
     made = plan(study.narrowed(None, [0]), Places(Path("own"), Path("shared")), "cpu")
