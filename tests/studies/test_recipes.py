@@ -8,6 +8,7 @@ import pytest
 
 from hatrack.cli import main
 from hatrack.errors import HatrackError
+from hatrack.methods.ucl import UCL
 from hatrack.show import lists
 from hatrack.show.recipes import recipe
 from hatrack.studies import cost, recipes
@@ -71,6 +72,8 @@ def test_figures(recipe: str, measure: str, benchmark: str, method: str, mean: f
     ("recipe", "said"),
     [
         ("hat-table1", "LFL has λ = 0.003 on the mean distance of a batch"),
+        ("spg-tables2-4", "A-GEM keeps 25 samples a class, its paper's for MNIST"),
+        *((name, "(setting importance_dropout)") for name in recipes.names() if name.startswith("spg-")),
     ],
 )
 def test_what_differs_from_the_paper_is_said(recipe: str, said: str) -> None:
@@ -93,6 +96,15 @@ def test_columns_and_modules_have_the_sizes_of_hats_paper(name: str) -> None:
         tasks = run.spec.benchmark_options.get("tasks", cost.SIZES[run.spec.benchmark][0])
         own = {"pnn": (1.117 / tasks, 1), "pathnet": (0.258, 16)}
         assert size == pytest.approx(own.get(run.spec.method, (1.0, 1))), (run.method, run.benchmark)
+
+
+def test_ucl_has_its_constants_for_cifar_100() -> None:
+    study = recipes.find("spg-tables2-4").narrowed(["UCL"], [0])
+    for run in plan(study, Places(Path("own"), Path("shared")), "cpu").runs:
+        made, spec = run.spec.new_method(), run.spec
+        assert isinstance(made, UCL)
+        assert (made.beta, made.ratio, made.lr_rho, made.alpha) == (0.002, 0.125, 0.01, 5.0)
+        assert (spec.batch_size, spec.epochs) == (256, 100)
 
 
 def test_by_name_by_file_and_neither(tmp_path: Path) -> None:
