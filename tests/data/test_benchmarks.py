@@ -39,6 +39,16 @@ def test_options_are_those_that_tasks_takes() -> None:
     assert BENCHMARKS["sequence"].needs_data is True
 
 
+@pytest.mark.parametrize("name", sorted(set(BENCHMARKS) - {"sequence"}))
+def test_the_sets_that_it_reads(name: str, data: Path) -> None:
+    benchmark = BENCHMARKS[name]
+    assert bool(benchmark.sets) == benchmark.needs_data
+    if benchmark.needs_data:
+        with pytest.raises(HatrackError) as missing:
+            tasks(name, data=data)
+        assert any(str(data / one) in str(missing.value) for one in benchmark.sets)
+
+
 def test_a_data_folder_is_ignored_by_what_needs_none(data: Path) -> None:
     assert len(tasks("split-digits", data=data)) == 5
 

@@ -153,6 +153,16 @@ def test_joint_training_costs_what_it_does(monkeypatch: pytest.MonkeyPatch, tmp_
     assert found.high == pytest.approx(sum(9000 * t for t in range(1, 11)) * 0.001 * 200 / 3600)
 
 
+@pytest.mark.parametrize(("method", "passes"), [("CAT", 1 + sum(range(3, 12))), ("PathNet", 2 * 10), ("EWC", 10)])
+def test_phases_count(method: str, passes: int) -> None:
+    """CAT trains task t, a reference and a model for each earlier task: t + 1 times for t > 1; PathNet two paths."""
+    made = plan(recipes.find("spg-tables2-4").narrowed([method], [0]), Places(Path("own"), Path("shared")), "cpu")
+    (spec,) = [run.spec for run in made.runs if run.benchmark == "c-10"]
+    least, most = cost._sample_epochs(spec)
+    assert most == pytest.approx(4500 * 500 * passes)
+    assert 0 < least < most
+
+
 def test_one_sample_is_timed_in_earnest() -> None:
     from hatrack.runs.spec import resolve
 
@@ -164,10 +174,14 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
     monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: 0.001)
-    monkeypatch.setitem(lists._KINDS, "recipes", (["hat-mnist2", "resnet18"], recipe))
+    monkeypatch.setitem(lists._KINDS, "recipes", (["hat-mnist2", "resnet18", "spg-table6"], recipe))
     assert main(["list", "recipes"]) == 0
     out = capsys.readouterr().out
     assert "50 runs, " in out
     assert " cores; 3 figures of the paper" in out or " core; 3 figures of the paper" in out
     assert "plain SGD timed here" in out
+    assert "data: mnist\n" in out
+    assert "data: cifar10, cifar100\n" in out
+    found = " ".join(out.split())
+    assert "data: cifar100, tiny_imagenet32; to be got by hand: imagenet32, celeba, femnist" in found
     assert max(map(len, out.splitlines())) <= 80

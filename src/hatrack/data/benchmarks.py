@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from hatrack.data import federated, permuted, spg, splits
-from hatrack.data.mixture import mixture
+from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
@@ -48,6 +48,11 @@ class Benchmark:
         """Whether the benchmark reads pictures from a folder; the others are embedded."""
         return "data" in signature(self.build).parameters
 
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The folders of image sets that it reads where nothing is left out or replaced; none for `sequence`."""
+        return _READS.get(self.build, ())
+
 
 def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
     """Return the tasks of a named benchmark; order and splits depend on the seed alone.
@@ -70,6 +75,20 @@ def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None 
     folder = {"data": data} if chosen.needs_data else {}
     return chosen.build(seed=seed, **folder, **chosen.fixed, **options)
 
+
+_READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {
+    splits.split_mnist: ("mnist",),
+    splits.mnist2: ("mnist",),
+    permuted.permuted_mnist: ("mnist",),
+    mixture: MEMBERS,
+    splits.cifar: ("cifar10", "cifar100"),
+    splits.split_cifar10: ("cifar10",),
+    spg.split_cifar100: ("cifar100",),
+    spg.tiny_imagenet: ("tiny_imagenet32",),
+    spg.imagenet32: ("imagenet32",),
+    federated.fceleba: ("celeba",),
+    federated.femnist: ("femnist",),
+}
 
 _MLP = {"net": "mlp"}
 _SMALL_MLP = {"net": "mlp", "widths": (400, 400)}

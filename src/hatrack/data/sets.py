@@ -14,11 +14,15 @@ CIFAR_STD: Figures = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
 @dataclass(frozen=True)
 class Hub:
-    """A data set on the Hugging Face hub: its id, the folder of its Parquet files, its labelled test part."""
+    """A data set on the Hugging Face hub: its id, the folder of its Parquet files, its labelled test part.
+
+    A `gated` one is given only to those who have an account and agree to its terms.
+    """
 
     repo: str
     folder: str
     test: str = "test"
+    gated: bool = False
 
     @property
     def patterns(self) -> tuple[str, str]:
@@ -114,7 +118,7 @@ SETS: dict[str, ImageSet] = {
             (3, 32, 32),
             IMAGENET_MEAN,
             IMAGENET_STD,
-            Hub("benjamin-paine/imagenet-1k-32x32", "data", test="validation"),
+            Hub("benjamin-paine/imagenet-1k-32x32", "data", test="validation", gated=True),
         ),
         # Not in the papers: mean and std of the training pictures that docs/data.md describes.
         ImageSet("emnist_letters", 26, (1, 28, 28), (0.1721,), (0.3309,), padded=((0.1317,), (0.2986,))),

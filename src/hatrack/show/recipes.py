@@ -1,11 +1,13 @@
-"""What `hatrack list recipes` shows: the papers' experiments, and how long each would take here."""
+"""What `hatrack list recipes` shows: the papers' experiments, what data each needs and how long it would take here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.data.sets import SETS
 from hatrack.show.words import count
 from hatrack.studies import recipes
 from hatrack.studies.cost import estimate, said
@@ -13,8 +15,8 @@ from hatrack.studies.plan import Places, plan
 
 HOW = (
     "Times: plain SGD timed here on each network × the samples of all runs, references included; from no progress "
-    "after the first epoch to all epochs allowed. What a method takes beyond plain SGD comes on top. Fewer runs: "
-    "--methods, --seeds."
+    "after the first epoch to all epochs allowed, in all phases of a method. What a step takes beyond plain SGD comes "
+    "on top. Fewer runs: --methods, --seeds."
 )
 
 
@@ -31,6 +33,7 @@ def recipe(name: str) -> dict[str, Any]:
         "runs": seeds * len(planned.work()),
         "figures": len(study.figures),
         "hours": time,
+        "sets": list(dict.fromkeys(name for b in study.benchmarks for name in BENCHMARKS[b.name].sets)),
         "notes": study.notes,
     }
 
@@ -40,4 +43,11 @@ def details(entry: Mapping[str, Any]) -> list[str]:
     hours = entry["hours"]
     time = "time unknown" if hours is None else f"{said(hours['low'])} to {said(hours['high'])} on {hours['on']}"
     figures = f"{count(entry['figures'], 'figure')} of the paper" if entry["figures"] else "no figures in print"
-    return [entry["source"], f"{count(entry['runs'], 'run')}, {time}; {figures}"]
+    return [entry["source"], f"{count(entry['runs'], 'run')}, {time}; {figures}", _data(entry["sets"])]
+
+
+def _data(sets: Sequence[str]) -> str:
+    """Say which image sets are needed, and which of them hatrack cannot fetch for anyone who asks."""
+    free = [name for name in sets if name in SETS and (hub := SETS[name].hub) is not None and not hub.gated]
+    others = [name for name in sets if name not in free]
+    return f"data: {', '.join(free)}" + (f"; to be got by hand: {', '.join(others)}" if others else "")

@@ -3,8 +3,8 @@
 The time is measured: a few training steps of plain SGD on each network, in batches of 64, on one core (or the GPU);
 kept in the cache folder, since it takes seconds. The samples are those of the benchmarks' full data sets. Epochs
 are not known beforehand: the lower figure is for training that never improves after its first epoch (the patience
-schedule then runs out), the upper one for all epochs that are allowed. What other methods take beyond plain
-SGD is left out, as are evaluation and the reading of data.
+schedule then runs out), the upper one for all epochs that are allowed, in all phases of a method. What a step of
+another method takes beyond plain SGD is left out, as are evaluation and the reading of data.
 """
 
 from __future__ import annotations
@@ -85,20 +85,25 @@ def estimate(plan: Plan) -> Estimate | None:
 
 
 def _sample_epochs(spec: Spec) -> tuple[float, float]:
-    """Return samples × epochs that a run goes through, at least and at most."""
+    """Return samples × epochs that a run goes through, at least and at most.
+
+    Where the phases of a task may together take k times the epochs allowed, both figures count k times.
+    """
     tasks, samples, _ = SIZES[spec.benchmark]
-    told = spec.benchmark_options.get("tasks", tasks)
-    if spec.benchmark.startswith("permuted"):
-        samples, tasks = samples * told // tasks, told
+    count = spec.benchmark_options.get("tasks", tasks)
     if spec.benchmark == "mixture":
-        samples -= samples * len(spec.benchmark_options["without"] or []) // tasks
+        count -= len(spec.benchmark_options["without"] or [])
+    divided = not spec.benchmark.startswith(("permuted", "mixture"))  # there a task is as large in any number
+    each = samples / (count if divided else tasks)
     method = spec.new_method()
-    if method.needs_old_data:
-        again = samples * (told - 1) // 2  # task t sees the samples of all t − 1 tasks before it
-        samples += round(method.remembered() * again)
     drops = ceil(log(method.lr / method.lr_min, method.lr_factor)) if method.lr_factor > 1 and method.lr_min > 0 else 1
     shortest = min(spec.epochs, 1 + method.lr_patience * max(1, drops))
-    return float(samples * shortest), float(samples * spec.epochs)
+    most = 0.0
+    for task in range(count):
+        method.task = task  # by which some methods choose their phases
+        again = method.remembered() * task if method.needs_old_data else 0.0
+        most += each * (1 + again) * sum(method.phases(spec.epochs))
+    return most * shortest / spec.epochs, most
 
 
 class _Speeds:
