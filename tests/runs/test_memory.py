@@ -11,15 +11,29 @@ import torch
 from hatrack.runs.memory import Peak
 
 MEBI = 2**20
+CPU = torch.device("cpu")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is that of the whole process")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is that of the whole process")
+@LINUX
 def test_the_peak_of_a_run() -> None:
     held = np.ones(100 * MEBI, np.uint8)
     del held
-    peak = Peak(torch.device("cpu"))
-    before = peak.bytes()
-    held = np.ones(60 * MEBI, np.uint8)
-    del held
-    assert 55 * MEBI < peak.bytes() - before < 90 * MEBI
-    assert Peak(torch.device("cpu")).bytes() < before + 30 * MEBI
+    with Peak(CPU) as peak:
+        before = peak.bytes()
+        held = np.ones(60 * MEBI, np.uint8)
+        del held
+        assert 55 * MEBI < peak.bytes() - before < 90 * MEBI
+    with Peak(CPU) as peak:
+        assert peak.bytes() < before + 30 * MEBI
+
+
+@LINUX
+def test_a_run_that_begins_leaves_the_others_their_peak() -> None:
+    with Peak(CPU) as first:
+        before = first.bytes()
+        held = np.ones(60 * MEBI, np.uint8)
+        del held
+        with Peak(CPU) as second:
+            assert second.bytes() < before + 30 * MEBI
+        assert first.bytes() - before > 55 * MEBI

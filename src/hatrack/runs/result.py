@@ -17,7 +17,8 @@ SCHEMA = 1
 def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
     """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
 
-    `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes.
+    `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
+    runs side by side in this process included.
     """
     learner = setup.learner
     tasks = [_facts(task) for task in setup.tasks]

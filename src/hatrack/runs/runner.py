@@ -54,8 +54,8 @@ def executing(
     if setup.learner.device.type == "cuda":
         get_ready()
     try:
-        with Writer(setup.learner, folder.checkpoint, records.sync) as writer:
-            yield from _learn(setup, folder, listener, records, writer)
+        with Writer(setup.learner, folder.checkpoint, records.sync) as writer, Peak(setup.learner.device) as peak:
+            yield from _learn(setup, folder, listener, records, writer, peak)
         return _finish(setup, folder, records, against)
     finally:
         records.close()
@@ -71,10 +71,11 @@ def finished(folder: Folder) -> dict[str, Any] | None:
     return result
 
 
-def _learn(setup: Setup, folder: Folder, listener: Listener, records: Records, writer: Writer) -> Iterator[None]:
+def _learn(
+    setup: Setup, folder: Folder, listener: Listener, records: Records, writer: Writer, peak: Peak
+) -> Iterator[None]:
     spec, tasks, learner = setup.spec, setup.tasks, setup.learner
     began = monotonic() - records.seconds
-    peak = Peak(learner.device)
 
     def record(epoch: Epoch) -> None:
         fields = asdict(epoch) | {"seconds": monotonic() - began}

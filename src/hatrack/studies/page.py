@@ -224,8 +224,9 @@ def _cost(made: Table) -> str:
     heads = ["Method", "Device", "Parameters", "Time a run", "Peak memory"]
     how = (
         "Parameters: all that the tasks are answered with, networks and columns of earlier tasks included, masks not. "
-        "Peak memory: on a GPU what its tensors held at most, on a CPU the process (with torch itself). Runs side by "
-        "side share the machine, so times compare only within a study."
+        "Peak memory: on a GPU what tensors held at most while a run went on, those of all runs side by side with it "
+        "included; on a CPU the process (with torch itself). Runs side by side share the machine, so times compare "
+        "only within a study."
     )
     body = table("tasks", heads, rows, numbers=4) + f'<p class="how">{escape(how)}</p>'
     return f"<h3>{escape(made.benchmark)}</h3>" + body
