@@ -6,8 +6,16 @@ from pathlib import Path
 
 from hatrack.studies.page import page
 
-from .made_up import outcome
+from .made_up import LOSS, SINGLE, outcome
 
 
 def test_whose_memory_it_is(tmp_path: Path) -> None:
     assert "those of all runs side by side with it included" in page(outcome(tmp_path))
+
+
+def test_figures_of_a_file_whose_runs_have_no_value(tmp_path: Path) -> None:
+    nothing = tuple((method, seed) for method in LOSS for seed in range(3))
+    found = page(outcome(tmp_path / "failed", failed=nothing))
+    assert "no value of ours beside the figures" in found
+    assert "the file gives no figures" not in found
+    assert "the file gives no figures" in page(outcome(tmp_path / "without", SINGLE))

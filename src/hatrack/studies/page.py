@@ -85,7 +85,11 @@ def _cards(outcome: Outcome, made: Sequence[Table]) -> str:
     best = [(t, ranking(t, first)) for t in made]
     cards = [
         Card("Runs", f"{len(results)}", f"{failed} missing" if failed else "all finished", "bad" if failed else "good"),
-        Card("Within the paper’s band", f"{found['within']} of {found.total()}" if found else DASH, _band_note(found)),
+        Card(
+            "Within the paper’s band",
+            f"{found['within']} of {found.total()}" if found else DASH,
+            _band_note(found, outcome.study),
+        ),
         Card("Time", duration(sum(r["seconds"] for r in results)), " · ".join(["all runs together", *devices])),
     ]
     for table_, places in best[:5]:
@@ -99,8 +103,10 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _band_note(found: Counter[str]) -> str:
-    return "±2 deviations, or what the file allows" if found else "the file gives no figures"
+def _band_note(found: Counter[str], study: Study) -> str:
+    if found:
+        return "±2 deviations, or what the file allows"
+    return "no value of ours beside the figures" if study.figures else "the file gives no figures"
 
 
 def _result(made: Table) -> str:
