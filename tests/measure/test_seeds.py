@@ -57,11 +57,30 @@ def test_equal_runs_cannot_be_told_apart() -> None:
     assert (found.t, found.wilcoxon, found.difference.half) == (1, 1, 0)
 
 
-def test_some_equal_seeds_and_constant_differences_give_no_warning_and_no_nan() -> None:
+def test_some_equal_seeds_give_no_warning_and_no_nan() -> None:
     assert 0 < paired(VALUES, [*VALUES[:3], 0.1, 0.2]).wilcoxon <= 1
-    constant = paired([0.5, 0.75, 1.0], [0.25, 0.5, 0.75])
-    assert constant.t == 0
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.75, 1.0], [0.7, 0.8, 0.9], [7000.1, 8000.1, 9000.1]])
+def test_a_difference_that_is_always_the_same_has_no_t(values: list[float]) -> None:
+    constant = paired(values, [value - values[0] / 7 for value in values])
+    assert constant.t is None
+    assert (constant.difference.mean, constant.difference.half) == (pytest.approx(values[0] / 7), 0)
     assert constant.wilcoxon == pytest.approx(0.25)
+
+
+def test_rounding_makes_no_difference() -> None:
+    noisy = 0.1 + 0.2
+    assert noisy != 0.3
+    found = paired([0.3] * 3, [noisy] * 3)
+    assert (found.t, found.wilcoxon, found.difference.mean) == (1, 1, 0)
+    assert paired([*VALUES, 0.3], [*OTHER, noisy]) == paired([*VALUES, 0.3], [*OTHER, 0.3])
+
+
+def test_a_small_difference_is_still_one() -> None:
+    a = [0.5, 0.6, 0.7]
+    b = [value - 1e-6 * k for k, value in enumerate(a, start=1)]
+    assert paired(a, b).t == pytest.approx(ttest_rel(a, b).pvalue)
 
 
 def test_unequal_or_single_seeds_are_refused() -> None:

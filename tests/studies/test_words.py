@@ -10,7 +10,7 @@ import pytest
 from hatrack.studies.carry import Outcome
 from hatrack.studies.file import parse
 from hatrack.studies.text import summary
-from hatrack.studies.words import agreement
+from hatrack.studies.words import agreement, chance
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,11 @@ from hatrack.studies.words import agreement
 )
 def test_how_our_figures_lie_to_the_papers(found: dict[str, int], said: str) -> None:
     assert agreement(Counter(found)) == said
+
+
+@pytest.mark.parametrize(("p", "said"), [(0.25, "0.250"), (0.0004, "< 0.001"), (None, "–")])
+def test_p_values(p: float | None, said: str) -> None:
+    assert chance(p) == said
 
 
 def test_runs_that_failed_for_one_reason_are_named_together() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 
+# Of the largest value: far above what rounding leaves of a mean over many tasks, far below one test sample.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -25,11 +28,12 @@ class Interval:
 class Paired:
     """The difference a − b over the same seeds: its interval, and the p-values of two two-sided tests.
 
-    `t` is the paired t-test, `wilcoxon` the signed-rank test, which does not ask for normal differences.
+    `t` is the paired t-test, `wilcoxon` the signed-rank test, which does not ask for normal differences. There is no
+    `t` of a difference that is the same on all seeds: it is held against the spread, and there is none.
     """
 
     difference: Interval
-    t: float
+    t: float | None
     wilcoxon: float
 
 
@@ -52,14 +56,19 @@ def paired(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Paire
     """Compare two methods seed by seed; a[i] and b[i] must come from the same seed. Equal runs have p = 1."""
     if len(a) != len(b) or len(a) < 2:
         raise HatrackError(f"a paired test needs the same two or more seeds of both, got {len(a)} and {len(b)}.")
-    differences = [x - y for x, y in zip(a, b, strict=True)]
+    differences = _without_rounding([x - y for x, y in zip(a, b, strict=True)], ROUNDING * max(map(abs, [*a, *b])))
     spread = interval(differences, level)
     if not any(differences):
         return Paired(spread, 1.0, 1.0)
     error = _standard_error(differences, ddof=1)
-    # Differences that are all the same leave nothing to divide by: the test is certain, not undefined.
-    t = 2 * float(_student().sf(abs(spread.mean) / error, len(a) - 1)) if error else 0.0
+    t = 2 * float(_student().sf(abs(spread.mean) / error, len(a) - 1)) if len(set(differences)) > 1 else None
     return Paired(spread, t, float(import_module("scipy.stats").wilcoxon(differences).pvalue))
+
+
+def _without_rounding(differences: Sequence[float], noise: float) -> list[float]:
+    """Return differences of `noise` or less as 0, and those that lie so close together as all the same."""
+    told_apart = [d if abs(d) > noise else 0.0 for d in differences]
+    return told_apart if max(told_apart) - min(told_apart) > noise else [told_apart[0]] * len(told_apart)
 
 
 def _standard_error(values: Sequence[float], ddof: int) -> float:

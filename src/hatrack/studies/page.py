@@ -213,7 +213,8 @@ def _ranking(made: Table) -> str:
     heads = ["Method", "Mean", "Seeds", "To the first", "95 %", "p, paired t", "p, Wilcoxon"]
     how = (
         "Each method against the first, seed by seed: the mean difference with its 95 % interval, and two-sided tests. "
-        "The p-values are not corrected for the number of comparisons. With n seeds Wilcoxon’s cannot fall below 2/2ⁿ."
+        "The p-values are not corrected for the number of comparisons. With n seeds Wilcoxon’s cannot fall below 2/2ⁿ. "
+        "There is no t of a difference that is the same on all seeds."
     )
     return heading + table("tasks", heads, rows, numbers=6) + f'<p class="how">{escape(how)}</p>'
 

@@ -79,6 +79,8 @@ def size(memory: float | None) -> str:
     return f"{mebi:.0f} MiB" if mebi < 1024 else f"{mebi / 1024:.1f} GiB"
 
 
-def chance(p: float) -> str:
+def chance(p: float | None) -> str:
     """Write a p-value."""
+    if p is None:
+        return DASH
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
