@@ -93,3 +93,19 @@ def test_the_users_configuration_changes_nothing_and_is_left_alone() -> None:
     with matplotlib.rc_context({"axes.facecolor": "red", "font.size": 30, "text.usetex": False}):
         assert _write("x") == plain
         assert matplotlib.rcParams["font.size"] == 30
+
+
+@pytest.mark.parametrize(
+    ("ticks", "labels"),
+    [
+        ([0.0, 0.5, 1.0], ["0 %", "50 %", "100 %"]),
+        ([0.015, 0.02, 0.025], ["1.5 %", "2.0 %", "2.5 %"]),
+        ([0.9, 0.925, 0.95], ["90.0 %", "92.5 %", "95.0 %"]),
+        ([0.99925, 0.9995], ["99.925 %", "99.950 %"]),
+    ],
+)
+def test_percents_have_the_decimals_that_their_ticks_have(ticks: list[float], labels: list[str]) -> None:
+    axes = Figure().add_subplot()
+    axes.set_yticks(ticks)
+    axes.yaxis.set_major_formatter(fig.Percent())
+    assert axes.yaxis.get_major_formatter().format_ticks(ticks) == labels

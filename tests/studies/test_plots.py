@@ -1,13 +1,15 @@
-"""What the lines over tasks show, which depends on how many seeds there are."""
+"""What the lines over tasks show, which depends on how many seeds there are; the ticks of pictures."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from hatrack.report.read import Epoch
 from hatrack.studies.page import page
-from hatrack.studies.plots import over_tasks
+from hatrack.studies.plots import compression, over_tasks
 from studies.made_up import TEXT, outcome
 
 
@@ -50,3 +52,14 @@ def test_parameters_that_differ_between_seeds_are_shown_from_to(tmp_path: Path) 
 def test_the_caption_where_a_method_lacks_a_seed(tmp_path: Path) -> None:
     made = outcome(tmp_path, failed=(("ewc", 1),))
     assert "Mean over seeds; shaded: 95 % interval; thin: each seed." in page(made)
+
+
+def test_no_two_ticks_of_the_compression_picture_read_alike() -> None:
+    """Accuracies of 2 to 4 %, as a hundred classes give at first."""
+    epochs = [Epoch(task=0, epoch=e + 1, valid_accuracy=0.02 + 0.002 * e, capacity=0.5) for e in range(11)]
+    svg = compression("compression", {"cifar100": epochs}, {})
+    labels = re.findall(r">([\d.]+ %)<", svg)
+    across = [label for label in labels if label in ("0 %", "20 %", "40 %", "60 %", "80 %", "100 %")]
+    beside = [label for label in labels if label not in across]
+    assert len(beside) > 2
+    assert len(set(beside)) == len(beside)

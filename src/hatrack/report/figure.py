@@ -17,6 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 Colour: TypeAlias = "tuple[float, float, float]"
@@ -27,6 +28,7 @@ NEW, REUSED, HELD, FREE = "#e08a2e", "#2b6a99", "#dbe1e8", "#f5f7f9"
 SHARE: Colormap = LinearSegmentedColormap.from_list("share", ["#f1f5f8", "#b5d0df", "#5b97b8", "#24587f", "#143552"])
 ORDER: Colormap = LinearSegmentedColormap.from_list("order", ["#1c3d66", "#2c7f93", "#6bb38a", "#e0a93b", "#c8553d"])
 
+MOST_DECIMALS = 6  # of a percent
 HALF, FULL = 4.85, 10.0  # inches; the page is 10 inches (960 CSS pixels) wide
 
 _STYLE: dict[str, Any] = {
@@ -127,6 +129,20 @@ def colour_bar(figure: Figure, axes: Axes, scale: Normalize, colours: Colormap) 
     bar.ax.tick_params(length=0)
     made: Axes = bar.ax
     return made
+
+
+class Percent(PercentFormatter):
+    """Shares as percents, with the decimals that the ticks have: a fixed number would write neighbours alike."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0, symbol=" %")
+
+    def format_ticks(self, values: list[float]) -> list[str]:
+        """Return the labels of all ticks of an axis."""
+        percents = 100 * np.asarray(values)
+        exact = (d for d in range(MOST_DECIMALS) if np.allclose(percents, np.round(percents, d), rtol=0, atol=1e-9))
+        self.decimals = next(exact, MOST_DECIMALS)
+        return super().format_ticks(values)
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:

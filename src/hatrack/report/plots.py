@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from hatrack.report import figure as fig
 from hatrack.report.read import Epoch, Floats
@@ -54,7 +54,7 @@ def _matrix(label: str, names: Sequence[str], table: Floats, low: float, rows: s
         if count <= FIGURES_UP_TO:
             _cell_figures(axes, table, colours)
         bar = fig.colour_bar(figure, axes, scale, fig.SHARE)
-        bar.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        bar.yaxis.set_major_formatter(fig.Percent())
 
     if count <= PAIRED_UP_TO:
         return fig.draw(label, fig.HALF, 1.0 + 0.45 * max(count, 2), paint)
@@ -129,7 +129,7 @@ def _lines_over_tasks(
         axes.set_ylim(bottom, 1 + 0.02 * (1 - bottom))
         axes.set_xlim(-0.3, max(count - 0.7, 0.3))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        axes.yaxis.set_major_formatter(fig.Percent())
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         fig.task_ticks(axes, [""] * count, "x", named=False)
@@ -326,4 +326,4 @@ def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequenc
         axes.set_yticks(ends, [f"{rate:.2g}" for rate in ends])
         axes.set_yticks([], minor=True)
     elif title in ("validation accuracy", "capacity used"):
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        axes.yaxis.set_major_formatter(fig.Percent())

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from hatrack.measure import Interval, interval
 from hatrack.report import figure as fig
@@ -170,7 +170,7 @@ def capacity_over_epochs(label: str, runs: Mapping[str, Sequence[Epoch]]) -> str
             ends.append((name, float(values[-1]), colour))
         axes.set_xlim(0.5, longest + 0.5)
         axes.set_ylim(0, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        axes.yaxis.set_major_formatter(fig.Percent())
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("epoch, all tasks counted through")
@@ -195,7 +195,7 @@ def compression(label: str, runs: Mapping[str, Sequence[Epoch]], plain: Mapping[
         axes.set_xlabel("share of the weights in use")
         axes.set_ylabel("validation accuracy")
         for side in (axes.xaxis, axes.yaxis):
-            side.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+            side.set_major_formatter(fig.Percent())
         axes.tick_params(length=0)
         axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
 
