@@ -63,6 +63,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "parameters",
         "seconds",
         "memory",
+        "kept",
         "device",
     ]
     spec = tomllib.loads((finished / "spec.toml").read_text())
@@ -78,6 +79,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
     assert (len(result["reuse"]), result["guarantee"], result["device"]) == (5, True, "cpu")
     # 64·12 + 12, 12·8 + 8, and five heads of 8·2 + 2
     assert result["parameters"] == 780 + 104 + 90
+    assert result["kept"] == 5 * (12 + 8)  # a byte a unit and task
 
 
 def test_metrics_have_a_line_an_epoch_and_a_line_a_task(finished: Path) -> None:

@@ -20,6 +20,7 @@ from hatrack.methods import METHODS
 from hatrack.nets import build
 
 SHAPE = (1, 8, 8)
+ENTRIES = 64 * 40 + 40 + 40 * 30 + 30  # of the network below
 
 
 def net(seed: int = 0) -> torch.nn.Module:
@@ -48,6 +49,22 @@ def test_learns_real_digits_and_answers_by_name_and_number(tasks: list[Task]) ->
     assert torch.equal(learner.predict(x, "digits 0-1"), learner.predict(x, 0))
     assert learner.predict(x.numpy(), 1).shape == (7, 2)
     assert learner.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("sgd", 0),
+        ("pmask", 2 * math.ceil(ENTRIES / 8)),  # a bit an entry and task
+        ("ewc", 2 * 4 * ENTRIES),  # Fisher and anchor
+        ("one", 2 * 4 * ENTRIES),  # a network a task
+    ],
+)
+def test_what_is_kept_besides_network_and_heads(name: str, kept: int, tasks: list[Task]) -> None:
+    learner = Learner(net(), METHODS[name](), epochs=1)
+    for task in tasks[:2]:
+        learner.learn(task)
+    assert learner.kept_bytes() == kept
 
 
 def test_the_best_epoch_is_what_remains(tasks: list[Task]) -> None:

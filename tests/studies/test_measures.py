@@ -18,6 +18,7 @@ RESULT: dict[str, Any] = {
     "seconds": 12.5,
     "memory": 1024,
     "parameters": 10,
+    "kept": 2048,
 }
 
 
@@ -50,6 +51,7 @@ RESULT: dict[str, Any] = {
         ("seconds", 12.5),
         ("memory", 1024),
         ("parameters", 10),
+        ("kept", 2048),
     ],
 )
 def test_values(name: str, value: float | None) -> None:

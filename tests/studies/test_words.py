@@ -10,7 +10,7 @@ import pytest
 from hatrack.studies.carry import Outcome
 from hatrack.studies.file import parse
 from hatrack.studies.text import summary
-from hatrack.studies.words import agreement, chance
+from hatrack.studies.words import agreement, chance, size
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ def test_how_our_figures_lie_to_the_papers(found: dict[str, int], said: str) -> 
 @pytest.mark.parametrize(("p", "said"), [(0.25, "0.250"), (0.0004, "< 0.001"), (None, "–")])
 def test_p_values(p: float | None, said: str) -> None:
     assert chance(p) == said
+
+
+@pytest.mark.parametrize(("kept", "said"), [(None, "–"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")])
+def test_sizes(kept: int | None, said: str) -> None:
+    assert size(kept) == said
 
 
 def test_runs_that_failed_for_one_reason_are_named_together() -> None:

@@ -308,6 +308,14 @@ class Learner:
         known = [u for u in used if u is not None]
         return reuse(known) if known else None
 
+    def kept_bytes(self) -> int:
+        """Return how much is kept for finished tasks besides network and heads: masks, importances, own weights.
+
+        Not counted: the data of old tasks, where a method needs them again.
+        """
+        own = [tensor for private in self.model.private for tensor in private.values()]
+        return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])
+
     # ---- memory
 
     def save(self, folder: str | Path) -> None:

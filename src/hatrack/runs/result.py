@@ -18,7 +18,7 @@ def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -
     """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
 
     `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
-    runs side by side in this process included.
+    runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes.
     """
     learner = setup.learner
     tasks = [_facts(task) for task in setup.tasks]
@@ -39,6 +39,7 @@ def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -
         "parameters": learner.parameters_count,
         "seconds": seconds,
         "memory": max((line.get("memory", 0) for line in lines), default=0),
+        "kept": learner.kept_bytes(),
         "device": setup.spec.device,
     }
 

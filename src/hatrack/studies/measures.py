@@ -8,6 +8,7 @@ blocked, with the same forms           share of parameters that no update reache
 F-each@2, G-each, F-total, G-total     what SPG's cross-head importance adds
 acc@half                               after half of the tasks
 seconds, memory, parameters            of the whole run
+kept                                   bytes kept for the tasks besides network and heads: masks, importances
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from hatrack.errors import HatrackError
 from hatrack.measure import NEEDS
 from hatrack.measure.cross_head import FIGURES as _CHI
 
+_OF_THE_RUN = ("seconds", "memory", "parameters", "kept")
 _LAYERED = ("capacity", "blocked")
-_PLAIN = (*NEEDS, "acc_weighted", "bwt_weighted", *_LAYERED, *_CHI, "seconds", "memory", "parameters")
+_PLAIN = (*NEEDS, "acc_weighted", "bwt_weighted", *_LAYERED, *_CHI, *_OF_THE_RUN)
 _AFTER_A_TASK = ("acc", "rho", *_LAYERED, *_CHI)
 HALF = -1  # stands for the middle of a sequence, whatever its length
-_SMALLER_IS_BETTER = ("forgetting", *_LAYERED, "seconds", "memory", "parameters")
+_SMALLER_IS_BETTER = ("forgetting", *_LAYERED, *_OF_THE_RUN)
 _FORM = re.compile(r"(?P<name>[A-Za-z_-]+)(?P<of>\d+)?(?::(?P<layer>[\w.]+))?(?:@(?P<after>\d+|half))?")
 
 
@@ -53,7 +55,7 @@ class Measure:
     @property
     def share(self) -> bool:
         """Whether it is a figure between 0 and 1, or a difference of two such."""
-        return self.name not in ("seconds", "memory", "parameters")
+        return self.name not in _OF_THE_RUN
 
     def of_run(self, result: Mapping[str, Any]) -> float | None:
         """Return the measure of a run (what its result.json holds); None where the run has no such value."""

@@ -26,6 +26,7 @@ MEANINGS = {
     "seconds": "time",
     "memory": "peak memory",
     "parameters": "parameters",
+    "kept": "kept for the tasks besides network and heads",
 }
 
 
@@ -46,7 +47,7 @@ def number(value: float | None, measure: Measure) -> str:
         return DASH
     if measure.name == "seconds":
         return duration(value)
-    if measure.name == "memory":
+    if measure.name in ("memory", "kept"):
         return size(value)
     return f"{value:.4f}" if measure.share else f"{value:,.0f}"
 
@@ -72,9 +73,11 @@ def agreement(found: Counter[str]) -> str:
 
 
 def size(memory: float | None) -> str:
-    """Write bytes as MiB or GiB."""
+    """Write bytes as KiB, MiB or GiB."""
     if memory is None:
         return DASH
+    if memory < 2**20:
+        return f"{memory / 2**10:.0f} KiB"
     mebi = memory / 2**20
     return f"{mebi:.0f} MiB" if mebi < 1024 else f"{mebi / 1024:.1f} GiB"
 
