@@ -35,6 +35,21 @@ def test_ratios_are_taken_round_by_round(monkeypatch: pytest.MonkeyPatch) -> Non
     assert second.ratio == pytest.approx(4)
 
 
+def test_long_measurements_say_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+
+    def slow() -> None:
+        nonlocal now
+        now += 6
+
+    monkeypatch.setattr(timing, "perf_counter", lambda: now)
+    with caplog.at_level("INFO"):
+        interleave({"a": (slow, 1)}, 3, CPU, warm=1)
+    assert caplog.messages == ["round 3 of 4"]
+
+
 def test_a_step_is_repeated() -> None:
     done: list[int] = []
     repeated(lambda: done.append(1), 3)()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
 import torch
+
+log = logging.getLogger(__name__)
+QUIET = 10.0  # seconds without a word, at least: compiling for many sides takes minutes
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,11 @@ def interleave(
     The first `warm` rounds are not counted. Ratios refer to the first side.
     """
     times: dict[str, list[float]] = {side: [] for side in sides}
+    told = perf_counter()
     for turn in range(warm + rounds):
+        if perf_counter() - told > QUIET:
+            log.info("round %d of %d", turn + 1, warm + rounds)
+            told = perf_counter()
         # Every other round backwards: what comes later in a round may find the machine warmer, or busier.
         for side, (call, steps) in list(sides.items())[:: 1 if turn % 2 == 0 else -1]:
             wait(device)

@@ -14,13 +14,19 @@ import torch
 from torch import Tensor
 
 NAMES = ("abs", "add", "addcmul", "clamp_min", "copy", "div", "mul", "neg", "sign", "sqrt", "sub")
+BY_NAME = ("alpha", "value")  # factors, which an operation on one tensor takes by name only
 
 
-def _one_by_one(single: Callable[..., Tensor], keeps: bool) -> Callable[..., list[Tensor] | None]:
-    """Return f(as, b, …) that does single(a, b, …) for each a: lists are taken along, what is no list is shared."""
+def _one_by_one(single: Callable[..., Tensor], names: list[str], keeps: bool) -> Callable[..., list[Tensor] | None]:
+    """Return f(as, b, …) that does single(a, b, …) for each a: lists are taken along, what is no list is shared.
+
+    `names`: those of the arguments after the first list.
+    """
 
     def call(first: list[Tensor], *others: Any, **more: Any) -> list[Tensor] | None:
-        along = [other if isinstance(other, list) else [other] * len(first) for other in others]
+        told = dict(zip(names, others, strict=False))
+        more |= {name: told.pop(name) for name in BY_NAME if name in told}
+        along = [other if isinstance(other, list) else [other] * len(first) for other in told.values()]
         made = [single(*each, **more) for each in zip(first, *along, strict=True)]
         return made if keeps else None
 
@@ -33,8 +39,11 @@ def _singles() -> dict[Any, Callable[..., Any]]:
         for form, keeps in ((name, True), (f"{name}_", False)):
             single, packet = getattr(torch.ops.aten, form), getattr(torch.ops.aten, f"_foreach_{form}")
             for overload in packet.overloads():
-                if not overload.endswith("out"):
-                    found[getattr(packet, overload)] = _one_by_one(single, keeps)
+                listed = getattr(packet, overload)
+                names = [argument.name for argument in listed._schema.arguments][1:]
+                # Left out: results put into given tensors, and a factor for each tensor; nobody here asks for them.
+                if "out" not in names and names[1:] != ["tensor2", "scalars"]:
+                    found[listed] = _one_by_one(single, names, keeps)
     return found
 
 
