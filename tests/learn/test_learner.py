@@ -297,6 +297,36 @@ def test_a_plain_network_forgets_and_verify_says_so(tasks: list[Task]) -> None:
     assert "no promise" in str(verdict)
 
 
+def test_a_task_learned_last_is_unchanged_under_soft_gates_too(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(hard=False, s_max=10), epochs=3)
+    for task in tasks[:2]:
+        learner.learn(task)
+    use = learner.method.use(1)
+    assert use is not None
+    parameters = dict(learner.model.net.named_parameters())
+    assert any(learner.vault.drifts(parameters, use))  # entries that the first task relied on as they were before
+    verdict = learner.verify()
+    assert verdict.tasks[1].ok
+    assert "no promise" in str(verdict)
+
+
+class Twofold(torch.nn.Module):
+    """Returns its features and something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return self.layer(x.flatten(1)), 1
+
+
+@pytest.mark.parametrize("name", ["hat", "sgd"])
+def test_a_network_that_returns_several_things_is_refused(name: str, tasks: list[Task]) -> None:
+    with pytest.raises(HatrackError, match=r"Twofold returns a tuple; its features must be one tensor"):
+        Learner(Twofold(), METHODS[name](), epochs=1).learn(tasks[0])
+
+
 def test_random_draws_labels_by_their_frequency() -> None:
     y = (torch.arange(4000) % 10 == 0).long()
     torch.manual_seed(0)
@@ -320,6 +350,10 @@ def test_clear_refusals(tasks: list[Task], tmp_path: Path) -> None:
         (lambda: Learner(net(), epochs=0), "epochs must be at least 1"),
         (lambda: Learner(net(), device="cuda:7"), "cuda:7"),
         (lambda: Learner(torch.nn.ReLU()), "no parameters"),
+        (lambda: Learner(net(), "ewc"), r"METHODS\['ewc'\]\(\), got 'ewc'"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), HAT), "such as hatrack.HAT"),  # type: ignore[arg-type]
+        (lambda: learner.learn((np.zeros((9, 5)), np.zeros(9))), "learn takes a task, .* got tuple"),  # type: ignore[arg-type]
+        (lambda: learner.predict(torch.zeros(2, 9), 0), r"of shape \(1, 8, 8\), got one of shape \(2, 9\)"),
         (lambda: hatrack.load(tmp_path / "nothing", net()), "no saved learner"),
     ):
         with pytest.raises(HatrackError, match=says) as caught:

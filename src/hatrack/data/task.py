@@ -205,9 +205,11 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(
             f"{where}: expected (inputs, labels), a map-style Dataset or None, got {type(given).__name__}."
         ) from None
-    x = x if isinstance(x, Tensor | np.ndarray) else torch.as_tensor(x)
-    y = torch.as_tensor(y)
-    if len(x) != len(y):
+    x = x if isinstance(x, np.ndarray) else _tensor(x, f"{where}: inputs")
+    y = _tensor(y, f"{where}: labels")
+    if x.ndim == 0 or len(x) == 0:
+        raise HatrackError(f"{where}: it holds no sample.")
+    if y.ndim and len(x) != len(y):
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
     if y.ndim != 1 or y.is_floating_point():
         raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
@@ -217,6 +219,14 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
     if row is not None:
         raise HatrackError(f"{where}: the input in row {row} is not finite.")
     return Split(x, y.long())
+
+
+def _tensor(given: Any, what: str) -> Tensor:
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        kind = getattr(given, "dtype", type(given).__name__)
+        raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
 
 
 def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:

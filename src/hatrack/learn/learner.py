@@ -68,6 +68,10 @@ class Learner:
                 raise HatrackError(f"{name} must be at least {least}, got {value}.")
         if not any(True for _ in net.parameters()):
             raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
+        if method is not None and not isinstance(method, Method):
+            raise HatrackError(
+                f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
+            )
         self.method = method if method is not None else HAT()
         self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
         self.device = pick_device(device)
@@ -114,6 +118,8 @@ class Learner:
 
     def learning(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> Iterator[None]:
         """Do what `learn` does bit by bit: every pause is a moment at which another learner may have its turn."""
+        if not isinstance(task, Task):
+            raise HatrackError(f"learn takes a task, hatrack.Task(name, train=(x, y)), got {type(task).__name__}.")
         self._refuse_if_broken()
         index = self.finished
         _refuse_uneven(task, self.device)
@@ -261,7 +267,16 @@ class Learner:
         index = self.index(task)
         self.model.net.eval()
         raw = torch.as_tensor(x).to(self.device)
-        return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
+        try:
+            return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
+        except (RuntimeError, ValueError) as error:
+            learned = tuple(self.probes[index].x.shape[1:])
+            if tuple(raw.shape[1:]) == learned:
+                raise
+            raise HatrackError(
+                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {learned}, got one of shape "
+                f"{tuple(raw.shape)}."
+            ) from error
 
     def evaluate(self, task: Task, index: int) -> float:
         """Return the test accuracy of finished task number `index`; its test samples stay on the device."""

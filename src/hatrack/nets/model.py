@@ -100,8 +100,13 @@ class Model:
         with evaluating(self.net):
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
             with torch.enable_grad(), self._places.holding(copies):
-                features: Tensor = self.net(example)
-        if isinstance(features, Tensor) and features.requires_grad:
+                features = self.net(example)
+        if not isinstance(features, Tensor):
+            raise HatrackError(
+                f"{type(self.net).__name__} returns a {type(features).__name__}; its features must be one tensor, the "
+                f"heads' input: wrap it in a module whose forward returns that."
+            )
+        if features.requires_grad:
             trained = self.parameters()
             sum_ = torch.view_as_real(features).sum() if features.is_complex() else features.sum()
             found = torch.autograd.grad(sum_, list(trained.values()), allow_unused=True)

@@ -21,7 +21,7 @@ FILES = {
     "metrics.jsonl": "every epoch",
     "masks.safetensors": "the gates of every task",
     "spec.toml": "every setting",
-    "checkpoint": "the learner: hatrack.load(folder, net)",
+    "checkpoint": "the learner: hatrack.load(RUN/checkpoint, net)",
 }
 
 
