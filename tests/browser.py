@@ -26,6 +26,15 @@ _ARGUMENTS = [
     "--no-first-run",
 ]
 
+TOUCHING = """
+() => {
+  const boxes = (what) => [...document.querySelectorAll(what)].map((e) => [e, e.getBoundingClientRect()]);
+  const above = boxes("p, figcaption, table");
+  const near = (h, t) => t.left < h.right && h.left < t.right && Math.abs(h.top - t.bottom) < 8;
+  return boxes("h2, h3").filter(([, h]) => above.some(([, t]) => near(h, t))).map(([e]) => e.textContent.trim());
+}
+"""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -54,7 +63,8 @@ def look(browser: Browser, file: Path, width: int = 1200) -> Look:
     """Open a file at the given window width and gather what is wrong with it.
 
     Wrong are: an error in the console or a script, anything fetched that is not a file or inside the page,
-    a page wider than its window, and a plot without size or with nothing drawn in it.
+    a page wider than its window, a heading that touches the text above it, and a plot without size or with nothing
+    drawn in it.
     """
     complaints: list[str] = []
 
@@ -74,6 +84,7 @@ def look(browser: Browser, file: Path, width: int = 1200) -> Look:
         overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if overflow > 0:
             complaints.append(f"{overflow} pixels wider than a window of {width}")
+        complaints += [f"{heading!r} touches the text above it" for heading in page.evaluate(TOUCHING)]
         plots = [_plot(page, i, complaints) for i in range(page.locator("svg").count())]
         return Look(complaints, plots, page.locator("body").inner_text())
     finally:

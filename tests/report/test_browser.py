@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from browser import look
 from hatrack.report import write
 
-from .folder import write_run
+from .folder import edit_result, write_run
 
 pytestmark = pytest.mark.browser
 
@@ -41,6 +41,14 @@ def test_report_shows_every_plot(browser: Browser, tmp_path: Path, run: dict[str
     seen = look(browser, write(write_run(tmp_path, **run)))
     assert seen.complaints == []
     assert seen.plots == plots
+
+
+def test_report_shows_the_forgetting_ratio(browser: Browser, tmp_path: Path) -> None:
+    folder = write_run(tmp_path, tasks=5)
+    edit_result(folder, metrics={"acc": 0.9, "rho": -0.1, "rho_each": [0.0, -0.05, -0.1, -0.1, -0.1]})
+    seen = look(browser, write(folder))
+    assert seen.complaints == []
+    assert len(seen.plots) == len(ALL) + 1
 
 
 def test_report_fits_a_phone_and_its_text_is_text(browser: Browser, run_folder: Path) -> None:
@@ -74,6 +82,7 @@ SQUARE = '<svg width="90" height="90"><rect width="60" height="60" fill="{}"/></
         (SQUARE.format("white"), "plot 1: is all one colour"),
         (SQUARE.format("#5d6b7a"), "plot 1: has axes but nothing drawn in them"),
         ('<svg width="0" height="90" aria-label="flat"></svg>', "flat: has no size"),
+        ('<p style="margin:0">text</p><h3 style="margin:0">Head</h3>', "'Head' touches the text above it"),
         ('<div style="width:1300px">wide</div>', "108 pixels wider than a window of 1200"),
     ],
 )
