@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from hatrack.data import tasks
 from hatrack.errors import HatrackError
 
 from .make import pixels, png, write_parquet, write_set
+
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +89,32 @@ def test_a_benchmark_can_be_part_of_a_sequence(tmp_path: Path) -> None:
     assert made[0].about == tasks("split-digits", seed=4)[0].about
 
 
+def test_the_file_in_the_docs_works_as_printed(sets: Path, tmp_path: Path) -> None:
+    printed = re.search(r"```toml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert printed is not None
+    names = [{1: "aquarium_fish", 32: "flatfish"}.get(label, f"class {label}") for label in range(100)]
+    for part, count in (("train", 3), ("test", 1)):
+        file = tmp_path / "sets" / "cifar100" / f"{part}-00000-of-00001.parquet"
+        write_parquet(file, list(range(100)) * count, (3, 32, 32), names=names)
+    for name in ("mnist", "cifar10"):
+        (tmp_path / "sets" / name).symlink_to(sets / name)
+    for label, name in enumerate(("owl", "wren")):
+        (tmp_path / "birds" / name).mkdir(parents=True)
+        for row in range(10):
+            (tmp_path / "birds" / name / f"{row}.png").write_bytes(png(pixels(row, label, (3, 40, 50))))
+    write_parquet(tmp_path / "signs" / "train.parquet", list(range(12)) * 10, (1, 9, 9), label="kind")
+    made = tasks("sequence", data=tmp_path / "sets", file=write(tmp_path, printed[1]))
+    fives = [f"cifar10 {a}-{a + 1}" for a in range(0, 10, 2)]
+    assert [task.name for task in made] == ["mnist", "fish", *fives, "birds", "signs", *[f"again {f}" for f in fives]]
+
+
+def test_a_name_beside_split_stands_in_place_of_the_sets(tmp_path: Path) -> None:
+    text = '[[task]]\nset = "digits"\nsplit = 2\n[[task]]\nset = "digits"\nsplit = 2\nname = "again"\n'
+    made = tasks("sequence", file=write(tmp_path, text))
+    assert [task.name for task in made] == ["digits 0-4", "digits 5-9", "again 0-4", "again 5-9"]
+    assert made[2].about["set"] == "digits"
+
+
 def test_shuffle_orders_by_the_seed(tmp_path: Path) -> None:
     file = write(tmp_path, 'shuffle = true\n[[task]]\nset = "digits"\nsplit = 5\n')
     orders = [[task.name for task in tasks("sequence", seed=seed, file=file)] for seed in (0, 0, 1)]
@@ -108,7 +137,7 @@ def test_shuffle_orders_by_the_seed(tmp_path: Path) -> None:
         ("[[task]]\nset = 'digits'\nclasses = [1, 1]\n", "none twice"),
         ("[[task]]\nset = 'digits'\nclasses = [1]\nsplit = 5\n", "not both"),
         ("[[task]]\nset = 'digits'\nsplit = 3\n", "10 classes cannot be divided into 3"),
-        ("[[task]]\nset = 'digits'\n[[task]]\nset = 'digits'\n", "two tasks are called 'digits'"),
+        ("[[task]]\nset = 'digits'\n[[task]]\nset = 'digits'\n", "two tasks are called 'digits'; give one .* a `name`"),
         ("valid = 2.0\n[[task]]\nset = 'digits'\n", "valid must be a share"),
         ("shape = [3, 32]\n[[task]]\nset = 'digits'\n", "shape must be"),
         ("shape = [3, 32, 32]\n[[task]]\nbenchmark = 'split-digits'\n", r"shape \[1, 8, 8\], not \[3, 32, 32\]"),

@@ -22,7 +22,7 @@ _ACCEPTED = {
     "set": {"set", *_SHAPING},
     "folder": {"folder", *_SHAPING},
     "parquet": {"parquet", "label", "number_of_classes", *_SHAPING},
-    "benchmark": {"benchmark", "options"},
+    "benchmark": {"benchmark", "options", "name"},
 }
 Build = Callable[..., list[Task]]
 
@@ -39,7 +39,8 @@ def sequence(
         where = f"{path}, task {number}"
         source = _source(where, entry)
         if source == "benchmark":
-            made += build(entry["benchmark"], seed=seed, data=data, **entry.get("options", {}))
+            built = build(entry["benchmark"], seed=seed, data=data, **entry.get("options", {}))
+            made += _prefixed(built, entry.get("name"))
         else:
             pictures = _pictures(where, path.parent, entry, source, shape, data)
             made += _tasks(where, pictures, entry, seed, spec.get("valid", 0.15))
@@ -107,11 +108,18 @@ def _pictures(
 
 def _tasks(where: str, pictures: Pictures, entry: Mapping[str, Any], seed: int, valid: float) -> list[Task]:
     if "split" in entry:
-        return class_tasks(pictures, entry["split"], seed, valid)
+        return class_tasks(pictures, entry["split"], seed, valid, name=entry.get("name"))
     classes = [_label(where, pictures, given) for given in entry["classes"]] if "classes" in entry else None
     if classes is not None and (not classes or len(set(classes)) < len(classes)):
         raise HatrackError(f"{where}: classes must be at least one and none twice, got {entry['classes']!r}.")
     return [one_task(pictures, entry.get("name"), classes, seed, valid)]
+
+
+def _prefixed(made: list[Task], name: str | None) -> list[Task]:
+    """Put `name` before the names of a benchmark's tasks, which tell them apart among themselves."""
+    for task in made if name else []:
+        task.name = f"{name} {task.name}"
+    return made
 
 
 def _label(where: str, pictures: Pictures, given: Any) -> int:
@@ -130,7 +138,7 @@ def _check(path: Path, made: Sequence[Task], shape: tuple[int, int, int] | None)
     names = [task.name for task in made]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise HatrackError(f"{path}: two tasks are called {twice!r}; give one of them another name.")
+        raise HatrackError(f"{path}: two tasks are called {twice!r}; give one [[task]] a `name` of its own.")
     wanted = list(shape or made[0].about["shape"])
     for task in made:
         if task.about["shape"] != wanted:

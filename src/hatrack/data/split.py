@@ -117,14 +117,23 @@ def range_names(name: str, groups: Sequence[Sequence[int]]) -> list[str]:
 
 
 def class_tasks(
-    pictures: Pictures, tasks: int, seed: int = 0, valid: float = 0.15, shuffle: bool = False
+    pictures: Pictures,
+    tasks: int,
+    seed: int = 0,
+    valid: float = 0.15,
+    shuffle: bool = False,
+    name: str | None = None,
 ) -> list[Task]:
-    """Return a set in `tasks` tasks of equally many classes, in label order or shuffled by the seed."""
+    """Return a set in `tasks` tasks of equally many classes, in label order or shuffled by the seed.
+
+    Their names begin with `name`, else with the set's.
+    """
+    label = name or pictures.name
     count = len(pictures.names)
     order = shuffled(count, seed).tolist() if shuffle else list(range(count))
     groups = groups_of(order, tasks, pictures.name)
-    numbered = [f"{pictures.name} {position}/{tasks}" for position in range(1, tasks + 1)]
-    names = numbered if shuffle else range_names(pictures.name, groups)
+    numbered = [f"{label} {position}/{tasks}" for position in range(1, tasks + 1)]
+    names = numbered if shuffle else range_names(label, groups)
     return tasks_of(pictures, groups, names, lambda rows, position: hold_out(rows, valid, seed, position))
 
 
