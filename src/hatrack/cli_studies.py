@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Other seeds than the file's.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for every run; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting as in the file's [shared]; repeatable."),
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")]
 Data = Annotated[str | None, typer.Option(help="Folder with the data sets.")]
@@ -59,8 +60,8 @@ def study(
     refuse_several("study")
     if tensorboard:
         required()  # before anything is made
-    chosen = find(file).with_settings(dict(parse(word) for word in settings or []))
-    chosen = chosen.narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
+    chosen = find(file).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
+    chosen = chosen.with_settings(dict(parse(word) for word in settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
     runner = _engine(engine, address, workers)

@@ -132,6 +132,19 @@ def test_what_the_file_lists_cannot_be_set() -> None:
         parse(WHOLE, "name").with_settings({"seed": 1})
 
 
+def test_a_setting_of_the_command_says_which_sections_keep_their_own() -> None:
+    study = parse(WHOLE, "name")
+    assert study.with_settings({"lr": 0.1}).changes == ("lr = 0.1 except in [method.plain], [method.plain.on.short]",)
+    assert study.with_settings({"c": 2.0}).changes == ("c = 2.0 except in [method.search.grid]",)
+    assert study.narrowed(["hat"], None).with_settings({"c": 2.0}).changes == ("only hat", "c = 2.0")
+
+
+def test_a_setting_of_the_command_that_reaches_no_run_is_refused() -> None:
+    study = parse(WHOLE, "name").narrowed(["search"], None)
+    with pytest.raises(HatrackError, match=r"--set c reaches no run: .* its own c in \[method.search.grid\]"):
+        study.with_settings({"c": 2.0})
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"title = '\xff\xfe'")
     with pytest.raises(HatrackError, match="is not text in UTF-8"):

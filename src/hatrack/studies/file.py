@@ -76,10 +76,35 @@ class Study:
         return replace(self, methods=kept, seeds=list(seeds) if seeds else self.seeds, figures=figures, changes=changes)
 
     def with_settings(self, sets: Mapping[str, Any]) -> Study:
-        """Return the study with further shared settings, in place of those of the file."""
+        """Return the study with further shared settings; a section of the file that sets the same keeps its own."""
         _refuse_listed("--set", sets)
-        changes = tuple(f"{key} = {value}" for key, value in sets.items())
+        changes = tuple(f"{key} = {value}{self._except(key)}" for key, value in sets.items())
         return replace(self, shared={**self.shared, **sets}, changes=self.changes + changes)
+
+    def _except(self, key: str) -> str:
+        """Say which sections keep their own `key`; raise where no run is left that a shared one would reach."""
+        sections = ", ".join(f"[{section}]" for section in self._sections(key))
+        if all(key in own_settings(benchmark, method) for benchmark in self.benchmarks for method in self.methods):
+            raise HatrackError(
+                f"--set {key} reaches no run: it counts as [shared], and the study has its own {key} in {sections}; "
+                f"change it there."
+            )
+        return f" except in {sections}" if sections else ""
+
+    def _sections(self, key: str) -> list[str]:
+        """Return the names of the sections that set `key` for a method or a benchmark of this study."""
+        found = [f"benchmark.{b.label}" for b in self.benchmarks if key in b.settings]
+        for method in self.methods:
+            section = f"method.{method.family or method.label}"
+            found += [section] if key in method.settings else []
+            found += [f"{section}.on.{label}" for label, settings in method.on.items() if key in settings]
+            found += [f"{section}.grid"] if key in method.point else []
+        return list(dict.fromkeys(found))  # the points of a grid have one section
+
+
+def own_settings(benchmark: Entry, method: Entry) -> dict[str, Any]:
+    """Return what the file sets for a method on a benchmark beyond what all runs share; what stands later wins."""
+    return {**benchmark.settings, **method.settings, **method.on.get(benchmark.label, {}), **method.point}
 
 
 def read(path: Path) -> Study:

@@ -17,7 +17,7 @@ from hatrack.nets import OWN_SIZE
 from hatrack.runs import accepted
 from hatrack.runs.references import SAME, SERVES
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
-from hatrack.studies.file import Entry, Study
+from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.identity import folder_name
 
 _SERVED_BY = {reference: method for method, (reference, _) in SERVES.items()}
@@ -80,13 +80,7 @@ def plan(study: Study, places: Places, device: str | None = None, data: str | No
 
 def _spec(study: Study, benchmark: Entry, method: Entry, seed: int, machine: Mapping[str, Any]) -> Spec:
     """Return the spec of a run, with the settings of the file in their order."""
-    chosen = {
-        **study.shared,
-        **benchmark.settings,
-        **method.settings,
-        **method.on.get(benchmark.label, {}),
-        **method.point,
-    }
+    chosen = {**study.shared, **own_settings(benchmark, method)}
     fixed = {"method": method.name, "benchmark": benchmark.name, "seed": seed}
     try:
         return _settled({**machine, **fixed}, chosen)
