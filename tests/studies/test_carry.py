@@ -126,6 +126,25 @@ def test_a_run_whose_reference_failed_has_its_report_all_the_same(
     assert run in drawn  # again, now that ρ is known
 
 
+def test_a_measure_after_more_tasks_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        HatrackError, match="measure 'acc@6' needs 6 tasks, but no benchmark of the study has more than 5"
+    ):
+        carried(tmp_path, TEXT.replace('"acc", "rho"', '"acc@5", "acc@6"'))
+    assert not (tmp_path / "small").exists()
+
+
+def test_a_measure_without_any_value_is_named(tmp_path: Path) -> None:
+    text = TEXT.replace('"acc", "rho"', '"acc", "capacity:fc1", "capacity:nope@2", "F-each"').replace("[0, 1]", "[0]")
+    _, _, watch = carried(
+        tmp_path, text.replace("split-digits", "permuted-digits").replace("epochs", "tasks = 2\nepochs")
+    )
+    assert watch.notices == [
+        "no finished run has a value of measure 'capacity:nope@2'; the layers are fc1.",
+        "no finished run has a value of measure 'F-each'.",
+    ]
+
+
 FAILING = """
 benchmarks = ["split-digits"]
 methods = ["sgd", "large"]

@@ -30,7 +30,7 @@ RESULT: dict[str, Any] = {
         ("acc@2", 0.7),
         ("acc1@2", 0.8),
         ("acc2@2", 0.6),
-        ("acc2@1", None),
+        ("acc3", None),
         ("acc@3", None),
         ("rho@1", 0.0),
         ("rho@2", -0.2),
@@ -62,6 +62,11 @@ def test_a_method_without_masks_has_no_capacity() -> None:
     assert measure("capacity").of_run({**RESULT, "capacity": None}) is None
 
 
+@pytest.mark.parametrize(("name", "tasks"), [("acc", 1), ("acc@9", 9), ("acc3", 3), ("acc3@4", 4), ("rho@half", 2)])
+def test_how_many_tasks_it_takes(name: str, tasks: int) -> None:
+    assert measure(name).tasks == tasks
+
+
 def test_what_they_need_and_which_way_is_better() -> None:
     assert measure("rho@2").needs == ("joint", "random")
     assert measure("fwt").needs == ("one",)
@@ -69,7 +74,9 @@ def test_what_they_need_and_which_way_is_better() -> None:
     assert (measure("acc").sign, measure("forgetting").sign, measure("seconds").sign) == (1, -1, -1)
 
 
-@pytest.mark.parametrize("name", ["", "acc@0", "acc0", "bwt@2", "rho1@2", "acc:fc1", "Acc", "acc@x", "F-each:fc1"])
+@pytest.mark.parametrize(
+    "name", ["", "acc@0", "acc0", "bwt@2", "rho1@2", "acc:fc1", "Acc", "acc@x", "F-each:fc1", "acc3@2"]
+)
 def test_what_does_not_exist(name: str) -> None:
     with pytest.raises(HatrackError, match="measure"):
         measure(name)

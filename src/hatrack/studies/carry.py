@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ from hatrack.errors import HatrackError
 from hatrack.runs.folder import lock
 from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
+from hatrack.studies.cost import most_tasks
 from hatrack.studies.engine import Engine
 from hatrack.studies.file import Study
-from hatrack.studies.findings import Finding, gather
+from hatrack.studies.findings import Finding, gather, without_value
 from hatrack.studies.job import Job
+from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Places, Plan, plan
 
 
@@ -63,6 +66,7 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
     # Absolute, since workers may run elsewhere.
     places = Places(out.absolute() / "runs", references.absolute())
     planned = plan(study, places, machine.device, machine.data)
+    _require_tasks(study.measures, planned)
     if not machine.remote:
         _require_data(planned)
     places.runs.mkdir(parents=True, exist_ok=True)
@@ -72,9 +76,24 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
             shutil.rmtree(draft)  # a killed process was making it
         atomic.write(out / "study.toml", study.text)
         reasons = _work(planned, out, machine, engine, watcher)
-        return Outcome(study, gather(planned, places.runs, reasons, watcher.notice), reasons)
+        findings = gather(planned, places.runs, reasons, watcher.notice)
+        for line in without_value(study.measures, findings):
+            watcher.notice(line)
+        return Outcome(study, findings, reasons)
     finally:
         os.close(held)
+
+
+def _require_tasks(measures: Sequence[Measure], planned: Plan) -> None:
+    """Raise for a measure after more tasks than any run has, where that is known beforehand."""
+    counts = [most_tasks(run.spec) for run in planned.runs]
+    known = [count for count in counts if count is not None]
+    for measure in measures:
+        if len(known) == len(counts) and measure.tasks > max(known):
+            raise HatrackError(
+                f"measure {measure.text!r} needs {measure.tasks} tasks, but no benchmark of the study has more than "
+                f"{max(known)}; ask for it after an earlier task."
+            )
 
 
 def _require_data(planned: Plan) -> None:

@@ -66,6 +66,12 @@ class Estimate:
     where: str
 
 
+def most_tasks(spec: Spec) -> int | None:
+    """Return how many tasks a run has at most (members of mixture may be left out); None where only its data tell."""
+    size = SIZES.get(spec.benchmark)
+    return None if size is None else spec.benchmark_options.get("tasks", size[0])
+
+
 def estimate(plan: Plan) -> Estimate | None:
     """Return how long the runs of a plan take here, all workers busy; None for tasks of unknown size."""
     specs = list(plan.work().values())

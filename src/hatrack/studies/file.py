@@ -235,7 +235,8 @@ def _names(document: Mapping[str, Any], key: str, default: list[str] | None) -> 
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise HatrackError(f"{key} must be a list of one name or more, got {given!r}.")
     if len(set(given)) < len(given):
-        raise HatrackError(f"{key} holds a name twice: {given}; give each a label of its own (use = NAME).")
+        remedy = "give each a label of its own (use = NAME)" if key in ("methods", "benchmarks") else "list it once"
+        raise HatrackError(f"{key} holds a name twice: {given}; {remedy}.")
     return given
 
 

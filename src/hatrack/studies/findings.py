@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,3 +54,18 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         store(run.path, whole)  # a reference is shared with other studies, and stays as it is
         write_report(run.path)
     return Finding(run, whole)
+
+
+def without_value(measures: Sequence[Measure], findings: Sequence[Finding]) -> Iterator[str]:
+    """Say of every measure that no finished run has a value of it."""
+    finished = [finding for finding in findings if finding.result is not None]
+    for measure in measures:
+        if finished and all(finding.value(measure) is None for finding in finished):
+            yield f"no finished run has a value of measure {measure.text!r}{_layers(measure, finished)}."
+
+
+def _layers(measure: Measure, finished: Sequence[Finding]) -> str:
+    """Name the layers that there are, where one was asked for."""
+    shares = [(finding.result or {}).get(measure.name) for finding in finished] if measure.layer else []
+    names = dict.fromkeys(layer for share in shares if share for layer in share[-1]["layers"])
+    return f"; the layers are {', '.join(names)}" if names and measure.layer not in names else ""

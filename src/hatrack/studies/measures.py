@@ -48,6 +48,11 @@ class Measure:
         return NEEDS.get(self.name, ())
 
     @property
+    def tasks(self) -> int:
+        """How many tasks a run must have for it to have a value."""
+        return 2 if self.after == HALF else max(self.of or 1, self.after or 1)
+
+    @property
     def sign(self) -> int:
         """1 where more is better, −1 where less is."""
         return -1 if self.name in _SMALLER_IS_BETTER else 1
@@ -97,4 +102,6 @@ def measure(text: str) -> Measure:
     wrong = (after is not None and name not in _AFTER_A_TASK) or (of is not None and name != "acc")
     if wrong or (found["layer"] and name not in _LAYERED) or 0 in (of, after):
         raise HatrackError(f"measure {text!r} does not exist: {name!r} is not known for single tasks or layers so.")
+    if of is not None and after is not None and 0 < after < of:
+        raise HatrackError(f"measure {text!r} does not exist: task {of} is not yet learned after task {after}.")
     return Measure(text, name, of, found["layer"], after)
