@@ -83,6 +83,9 @@ def _source(where: str, entry: Mapping[str, Any]) -> str:
     for key in entry:
         if key not in _ACCEPTED[named[0]]:
             raise unknown(f"key in {where}", key, _ACCEPTED[named[0]])
+    if "classes" in entry and not isinstance(entry["classes"], list):
+        given = entry["classes"]
+        raise HatrackError(f"{where}: classes must be a list of names or labels, such as [0, 1], got {given!r}.")
     if "classes" in entry and "split" in entry:
         raise HatrackError(f"{where}: give classes (one task) or split (several tasks), not both.")
     return named[0]
