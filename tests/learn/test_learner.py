@@ -216,6 +216,12 @@ def test_nothing_that_is_not_finite_outlives_the_epoch_that_diverged(
     assert learner.evaluate(tasks[1], 1) > 0.65
 
 
+def test_a_task_of_one_class_is_named(tasks: list[Task]) -> None:
+    alone = Task("alone", train=(tasks[0].train.first(20), [0] * 20))
+    with pytest.warns(hatrack.HatrackWarning, match="task 'alone' has one class: whatever is learned"):
+        Learner(net(), METHODS["sgd"](), epochs=1).learn(alone)
+
+
 def test_a_learning_rate_below_the_least_is_refused(tasks: list[Task]) -> None:
     learner = Learner(net(), HAT(), lambda p: torch.optim.Adam(p, lr=5e-5), epochs=2)
     with pytest.raises(HatrackError, match=r"starts at 5e-05, below lr_min 0\.0001"):

@@ -85,6 +85,12 @@ def test_matrix_starts_at_chance_or_below_it_where_accuracy_is_lower() -> None:
     np.testing.assert_allclose(_cells(low, 1, 1)[0, 0], fig.SHARE(0.0), atol=1 / 255)
 
 
+def test_what_guessing_always_gets_right_is_dark() -> None:
+    svg = plots.accuracy_matrix(["a"], np.array([[1.0]]), chance=1.0)
+    np.testing.assert_allclose(_cells(svg, 1, 1)[0, 0], fig.SHARE(1.0), atol=1 / 255)
+    assert "110 %" not in _texts(svg)
+
+
 @pytest.mark.parametrize(("count", "figures"), [(1, 1), (20, 210), (21, 0)])
 def test_cells_hold_figures_up_to_twenty_tasks(count: int, figures: int) -> None:
     svg = plots.accuracy_matrix(_names(count), _staircase(count, 0.711, 0.987), chance=0.5)
@@ -159,6 +165,12 @@ def test_training_breaks_the_line_between_tasks_and_numbers_crowded_ones() -> No
     texts = _texts(svg)
     assert "task a" not in texts
     assert {"1", "17", "30"} <= set(texts)
+
+
+def test_training_marks_no_accuracy_above_all() -> None:
+    texts = _texts(plots.training_curves(["a"], _epochs([5], valid_accuracy=1.0)))
+    percents = [float(text.removesuffix(" %")) for text in texts if text.endswith(" %")]
+    assert max(percents) == 100
 
 
 def test_training_survives_a_loss_that_blew_up() -> None:

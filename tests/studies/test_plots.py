@@ -9,7 +9,8 @@ import pytest
 
 from hatrack.report.read import Epoch
 from hatrack.studies.page import page
-from hatrack.studies.plots import compression, over_tasks
+from hatrack.studies.plots import compression, over_tasks, seed_points
+from hatrack.studies.table import Cell
 from studies.made_up import TEXT, outcome
 
 
@@ -63,3 +64,13 @@ def test_no_two_ticks_of_the_compression_picture_read_alike() -> None:
     beside = [label for label in labels if label not in across]
     assert len(beside) > 2
     assert len(set(beside)) == len(beside)
+
+
+def test_no_tick_of_an_accuracy_is_above_one() -> None:
+    epochs = [Epoch(task=0, epoch=e + 1, valid_accuracy=1.0, capacity=0.5) for e in range(2)]
+    percents = re.findall(r">([\d.]+) %<", compression("compression", {"digits": epochs}, {}))
+    assert max(map(float, percents)) == 100
+    cells = {"hat": Cell({0: 1.0, 1: 1.0}, None)}
+    for svg in (over_tasks("acc", {"hat": [[1.0, 1.0]] * 4}, zero=False), seed_points("acc", cells, bounded=True)):
+        assert max(map(float, re.findall(r">(\d\.\d+)<", svg))) == 1
+    assert re.search(r">1\.010?<", seed_points("seconds", cells, bounded=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split, Task
-from hatrack.errors import HatrackError, unknown
+from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.engine import resolve_engine
@@ -176,6 +177,9 @@ class Learner:
                     f"{task.name!r}."
                 )
         else:
+            if task.classes == 1:
+                line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
+                warnings.warn(HatrackWarning(line), stacklevel=2)
             self.model.meet(task.inputs.on(self.device)(task.train.first(1).to(self.device)))
             self._add_head(task, index)
             self.tasks.append(Learned(task.name, task.classes, task.inputs))

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 Colour: TypeAlias = "tuple[float, float, float]"
@@ -143,6 +143,14 @@ class Percent(PercentFormatter):
         exact = (d for d in range(MOST_DECIMALS) if np.allclose(percents, np.round(percents, d), rtol=0, atol=1e-9))
         self.decimals = next(exact, MOST_DECIMALS)
         return super().format_ticks(values)
+
+
+class UpToOne(MaxNLocator):
+    """Ticks of a share: an axis leaves room above 1, where there is nothing to read off."""
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two ends, up to 1."""
+        return [tick for tick in super().tick_values(vmin, vmax) if tick < 1 + 1e-9]
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:

@@ -21,6 +21,7 @@ COLUMNS_AT_MOST = 1024  # of a mask picture; more units share columns
 def accuracy_matrix(names: Sequence[str], accuracy: Floats, chance: float) -> str:
     """Draw accuracy[t, i], on task i after task t, from `chance` (pale) to 1 (dark)."""
     low = min([chance, *accuracy[np.isfinite(accuracy)].tolist()])
+    low = low if low < 1 else 0.0  # tasks of one class: what guessing always gets right is right all the same
     return _matrix("Accuracy matrix", names, accuracy, low, "after learning", "accuracy on task, %")
 
 
@@ -326,4 +327,5 @@ def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequenc
         axes.set_yticks(ends, [f"{rate:.2g}" for rate in ends])
         axes.set_yticks([], minor=True)
     elif title in ("validation accuracy", "capacity used"):
+        axes.yaxis.set_major_locator(fig.UpToOne("auto", steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(fig.Percent())

@@ -62,6 +62,11 @@ class Measure:
         """Whether it is a figure between 0 and 1, or a difference of two such."""
         return self.name not in _OF_THE_RUN
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it is never more than 1; ρ is, where joint training does little better than guessing."""
+        return self.share and self.name != "rho"
+
     def of_run(self, result: Mapping[str, Any]) -> float | None:
         """Return the measure of a run (what its result.json holds); None where the run has no such value."""
         if self.of is not None:

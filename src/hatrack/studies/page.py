@@ -132,7 +132,7 @@ def _points(made: Sequence[Table], measures: Sequence[Measure]) -> str:
     for measure, t in ((m, t) for m in measures for t in made):
         cells = {r.label: r.cells[measure.text] for r in t.rows}
         if any(cell.values or cell.figure for cell in cells.values()):
-            svg = plots.seed_points(f"{measure.text} on {t.benchmark}", cells)
+            svg = plots.seed_points(f"{measure.text} on {t.benchmark}", cells, bounded=measure.bounded)
             caption = "Dot: a seed. Diamond: the mean with its 95 % interval."
             caption += " Orange: the paper’s figure and band." if any(cell.figure for cell in cells.values()) else ""
             drawn.append(figure(f"{_capital(title(measure))} on {t.benchmark}", svg, caption, half=True))

@@ -19,8 +19,11 @@ from hatrack.studies.table import Cell
 SHADED = 3  # seeds from which on an interval is drawn over the tasks
 
 
-def seed_points(label: str, cells: Mapping[str, Cell]) -> str:
-    """Draw one measure: a dot a seed, a diamond with its 95 % interval, the paper's mean and band in orange."""
+def seed_points(label: str, cells: Mapping[str, Cell], *, bounded: bool) -> str:
+    """Draw one measure: a dot a seed, a diamond with its 95 % interval, the paper's mean and band in orange.
+
+    `bounded`: the measure is never more than 1.
+    """
     shown = {name: cell for name, cell in cells.items() if cell.values or cell.figure}
 
     def paint(picture: Picture) -> None:
@@ -37,7 +40,7 @@ def seed_points(label: str, cells: Mapping[str, Cell]) -> str:
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
         axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator((fig.UpToOne if bounded else MaxNLocator)(6, steps=[1, 2, 5, 10]))
         axes.set_xlim(_room(list(shown.values())))
 
     return fig.draw(label, fig.HALF, 0.7 + 0.3 * max(len(shown), 2), paint)
@@ -94,7 +97,7 @@ def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, ze
         room = 0.06 * (max(every) - min(every)) + 0.005
         axes.set_ylim(min(every) - room, max(every) + room)
         axes.set_xlim(-0.3, max(count - 0.7, 0.3))
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_locator((MaxNLocator if zero else fig.UpToOne)(6, steps=[1, 2, 5, 10]))
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         fig.task_ticks(axes, [""] * count, "x", named=False)
@@ -195,6 +198,7 @@ def compression(label: str, runs: Mapping[str, Sequence[Epoch]], plain: Mapping[
         axes.set_xlabel("share of the weights in use")
         axes.set_ylabel("validation accuracy")
         for side in (axes.xaxis, axes.yaxis):
+            side.set_major_locator(fig.UpToOne("auto", steps=[1, 2, 2.5, 5, 10]))
             side.set_major_formatter(fig.Percent())
         axes.tick_params(length=0)
         axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
