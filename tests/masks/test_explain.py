@@ -62,6 +62,12 @@ def test_parts_of_a_parameter_can_be_frozen() -> None:
     assert "a.bias" in found.by_unit
 
 
+def test_inputs_that_the_network_cannot_take_are_not_blamed_on_its_code() -> None:
+    with pytest.raises(HatrackError, match=r"Sequential cannot take inputs of shape \(11,\).* layer '1' of") as caught:
+        hatrack.explain(nn.Sequential(nn.Flatten(), nn.Linear(10, 3)), torch.zeros(1, 11))
+    assert "branch" not in str(caught.value)
+
+
 def test_lines_fit_the_width() -> None:
     text = explain_built_in("resnet18", (3, 8, 8), width=2).text(width=90)
     assert max(map(len, text.splitlines())) <= 90

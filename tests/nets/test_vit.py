@@ -50,7 +50,7 @@ def test_weights_and_positions_start_small() -> None:
 @pytest.mark.parametrize(
     ("shape", "options", "words"),
     [
-        ((3, 30, 32), {}, "patches of 4×4 cover exactly"),
+        ((3, 30, 32), {}, "patches of 4×4 cover exactly.* give sides that 4 divides"),
         ((10,), {}, "vit takes pictures"),
         ((3, 32, 32), {"heads": 5}, "multiple of heads 5"),
     ],

@@ -47,11 +47,24 @@ def export(net: nn.Module, batch: Tensor) -> Graph:
             if any(_writes_unseen(node) for node in program.graph.nodes):
                 program = program.run_decompositions({})
     except Exception as error:
+        _require_fit(net, batch)
         raise HatrackError(
             f"{_culprit(net, error)} cannot be traced by torch.export ({_reason(error)}); write its forward without "
             f"Python branches on the data, {REMEDY}."
         ) from error
     return _graph(net, program)
+
+
+def _require_fit(net: nn.Module, batch: Tensor) -> None:
+    """Raise where the network cannot take such a batch at all: then tracing is not what fails."""
+    try:
+        with evaluating(net), torch.no_grad(), _quiet():
+            net(batch)
+    except Exception as error:
+        raise HatrackError(
+            f"{type(net).__name__} cannot take inputs of shape {tuple(batch.shape[1:])}, {batch.dtype}: "
+            f"{_culprit(net, error)} fails ({_reason(error)}); give inputs that the network is made for."
+        ) from error
 
 
 def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:

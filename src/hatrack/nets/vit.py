@@ -33,7 +33,7 @@ class ViT(nn.Module):
         if len(shape) != 3 or shape[1] % patch or shape[2] % patch:
             raise HatrackError(
                 f"vit takes pictures (channels, height, width) that patches of {patch}×{patch} cover exactly, got "
-                f"{tuple(shape)}; choose another --set patch."
+                f"{tuple(shape)}; give sides that {patch} divides, or to `hatrack run` another --set patch."
             )
         if width % heads:
             raise HatrackError(f"vit: width {width} must be a multiple of heads {heads}.")
