@@ -293,6 +293,17 @@ def test_verify_finds_an_edited_checkpoint(tasks: list[Task], tmp_path: Path) ->
     assert not verdict.ok
 
 
+def test_a_checkpoint_that_is_cut_short_is_not_sent_to_verify(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), METHODS["sgd"](), epochs=1)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    live = next(tmp_path.glob("live-*"))
+    live.write_bytes(live.read_bytes()[:100])
+    with pytest.raises(HatrackError, match=r"cannot be read as safetensors .*; load an older save") as told:
+        hatrack.load(tmp_path, net())
+    assert "verify" not in str(told.value)
+
+
 def test_a_plain_network_forgets_and_verify_says_so(tasks: list[Task]) -> None:
     learner = Learner(net(), METHODS["sgd"](), epochs=2)
     for task in tasks[:2]:

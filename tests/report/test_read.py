@@ -87,11 +87,11 @@ def _masks(**changes: np.ndarray | None) -> Callable[[Path], None]:
     ("harm", "file", "says"),
     [
         (_drop("result.json"), "result.json", "hatrack resume"),
-        (_fill("result.json", '{"schema": 1'), "result.json", "hatrack run"),
+        (_fill("result.json", '{"schema": 1'), "result.json", "; remove it, and `hatrack resume "),
         (_fill("result.json", "{}"), "result.json", "schema: Field required"),
         (lambda f: edit_result(f, schema=2), "result.json", "schema: Input should be 1"),
         (lambda f: edit_result(f, tasks=[]), "result.json", "tasks: List should have at least 1 item"),
-        (lambda f: edit_result(f, accuracy=[[0.9], [0.9]]), "result.json", "rows hold [1, 1]"),
+        (lambda f: edit_result(f, accuracy=[[0.9], [0.9]]), "result.json", "rows hold [1, 1]); remove it, and"),
         (lambda f: edit_result(f, accuracy=[[0.9], ["x", 1]]), "result.json", "accuracy.1.0"),
         (lambda f: edit_result(f, reuse=[[None, 0.2]]), "result.json", "expected 2 rows of 2"),
         (lambda f: edit_result(f, capacity=[]), "result.json", "capacity: expected 2 entries, got 0"),

@@ -283,17 +283,20 @@ def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: li
         data = path.read_bytes()
     except FileNotFoundError:
         raise HatrackError(f"{path} is missing; the saved learner is incomplete.") from None
+    try:
+        held: dict[str, Tensor] = parse(data)
+        # The file sorts its tensors, and they lie in it unaligned: both would change how sums over them round.
+        tensors = {name: held[entry["same"].get(name, name)].clone() for name in entry["order"]}
+    except Exception as error:
+        raise HatrackError(
+            f"{path} cannot be read as safetensors ({error}); load an older save, or begin anew."
+        ) from None
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         finding = f"{path.name} was changed after it was written (its SHA-256 differs from the one in {PAGE})."
         if check:
             raise HatrackError(f"{finding} Run verify to see what drifted.")
         tampered.append(finding)
-    try:
-        tensors: dict[str, Tensor] = parse(data)
-        # The file sorts its tensors, and they lie in it unaligned: both would change how sums over them round.
-        return {name: tensors[entry["same"].get(name, name)].clone() for name in entry["order"]}
-    except Exception as error:
-        raise HatrackError(f"{path} cannot be read as safetensors ({error}).") from None
+    return tensors
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

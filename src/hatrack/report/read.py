@@ -145,13 +145,18 @@ def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
 AGAIN = "run it again with `hatrack run` into a new folder"
 
 
+def remake(path: Path) -> str:
+    """Say what to do about a broken result.json: it follows from the run's other files."""
+    return f"remove it, and `hatrack resume {path.parent}` makes it again"
+
+
 def _result(path: Path) -> Result:
     if not path.exists():
         raise HatrackError(f"{path} does not exist: the run has not finished; finish it with `hatrack resume`.")
-    result = _parse(Result, _text(path, AGAIN), str(path), AGAIN)
+    result = _parse(Result, _text(path, remake(path)), str(path), remake(path))
     if result.capacity is not None and len(result.capacity) != len(result.tasks):
         got, tasks = len(result.capacity), len(result.tasks)
-        raise HatrackError(f"{path} is broken (capacity: expected {tasks} entries, got {got}); {AGAIN}.")
+        raise HatrackError(f"{path} is broken (capacity: expected {tasks} entries, got {got}); {remake(path)}.")
     return result
 
 
@@ -168,7 +173,7 @@ def _accuracy(rows: list[list[float | None]], count: int, path: Path) -> Floats:
     if lengths != list(range(1, count + 1)):
         raise HatrackError(
             f"{path} is broken (accuracy: row t must hold tasks 1..t for each of {count} tasks, "
-            f"its rows hold {lengths}); {AGAIN}."
+            f"its rows hold {lengths}); {remake(path)}."
         )
     return _filled(rows, count)
 
@@ -177,7 +182,7 @@ def _square(rows: list[list[float | None]], count: int, path: Path) -> Floats:
     lengths = [len(row) for row in rows]
     if lengths != [count] * count:
         raise HatrackError(
-            f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {AGAIN}."
+            f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {remake(path)}."
         )
     return _filled(rows, count)
 

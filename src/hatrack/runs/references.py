@@ -16,6 +16,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import diagonal, summary
 from hatrack.nets import OWN_SIZE
+from hatrack.report.read import remake
 from hatrack.runs.folder import open_run
 from hatrack.runs.result import dumps, sizes
 
@@ -77,13 +78,12 @@ def _compared(value: Any) -> Any:
 def read_result(run: Path) -> dict[str, Any]:
     """Return what the result.json of a finished run holds."""
     path = run / "result.json"
-    again = f"remove it, and `hatrack resume {run}` makes it again"
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise HatrackError(f"{run} has no {path.name}: finish it with `hatrack resume {run}`.") from None
     except ValueError as error:
-        raise HatrackError(f"{path} is not valid JSON ({error}); {again}.") from None
+        raise HatrackError(f"{path} is not valid JSON ({error}); {remake(path)}.") from None
     if not isinstance(result, dict) or not {"spec", "tasks", "accuracy", "metrics"} <= result.keys():
-        raise HatrackError(f"{path} does not hold the result of a run; {again}.")
+        raise HatrackError(f"{path} does not hold the result of a run; {remake(path)}.")
     return result
