@@ -149,11 +149,18 @@ def test_processes_that_build_at_once_all_end_with_one_sound_entry(own_cache: Pa
     np.testing.assert_array_equal(stored("toy", {"v": 1}, never, verify=True).x, PIXELS)
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_says_what_to_do_and_announces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="hatrack")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HATRACK_CACHE", str(tmp_path / "file"))
     with pytest.raises(HatrackError, match="set HATRACK_CACHE"):
         fetch()
+    assert caplog.messages == []
+    monkeypatch.setenv("HATRACK_CACHE", str(tmp_path / "folder"))
+    fetch()
+    assert [line.partition(";")[0] for line in caplog.messages] == ["decoding toy"]
 
 
 def test_fewer_pictures_than_announced_are_not_cached(own_cache: Path) -> None:

@@ -166,8 +166,10 @@ def test_a_file_without_rows_is_refused(data: Path, own_cache: Path) -> None:
 
 @pytest.mark.parametrize("package", ["pyarrow", "PIL.Image"])
 def test_a_missing_package_says_how_to_install_it(
-    data: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, package: str
+    data: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, package: str
 ) -> None:
+    caplog.set_level("INFO", logger="hatrack")
     train_file(data)
     monkeypatch.setitem(sys.modules, package, None)
     refuses(data, own_cache, "pyarrow and Pillow", "pip install 'hatrack[data]'")
+    assert caplog.messages == []  # decoding is not announced

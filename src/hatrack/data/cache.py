@@ -72,8 +72,7 @@ def stored(name: str, identity: Mapping[str, Any], source: Callable[[], Source],
     key = hashlib.sha256(json.dumps([DECODER, identity], sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_root() / "decoded" / f"{name}-{key}"
     if not _sound(folder, verify):
-        log.info("decoding %s; later starts use the arrays in %s", name, folder)
-        _build(folder, source)
+        _build(name, folder, source)
     return Stored(_mapped(folder / "x.npy"), np.load(folder / "y.npy"), _record(folder))
 
 
@@ -86,7 +85,7 @@ def _mapped(path: Path) -> Bytes:
     return known
 
 
-def _build(folder: Path, source: Callable[[], Source]) -> None:
+def _build(name: str, folder: Path, source: Callable[[], Source]) -> None:
     """Write a complete entry beside `folder`, then move it there in one step.
 
     Two processes may build at once: the first to move wins, the other throws its copy away.
@@ -94,7 +93,10 @@ def _build(folder: Path, source: Callable[[], Source]) -> None:
     building = _beside(folder, "building")
     try:
         building.mkdir(parents=True)
-        _write(building, source())
+        begun = source()
+        # Said when there is a place to write to and the source is open: not where nothing comes of it.
+        log.info("decoding %s; later starts use the arrays in %s", name, folder)
+        _write(building, begun)
         _publish(building, folder)
     except OSError as error:
         raise HatrackError(

@@ -93,6 +93,7 @@ class Table:
     def open(path: Path, label: str | None = None) -> Table:
         """Read the schema of a file and find its two columns."""
         pa, pq = _module("pyarrow"), _module("pyarrow.parquet")
+        _module("PIL.Image")  # if it is missing, that shows now and not when the first picture is decoded
         try:
             file = pq.ParquetFile(path)
         except (OSError, pa.ArrowException) as error:

@@ -43,7 +43,10 @@ def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures
 
     def source() -> Source:
         first = train[0][0]
-        frame = Frame(shape or natural_shape(str(first), read_bytes(first)), resize=shape is not None)
+        natural = natural_shape(
+            str(first), read_bytes(first)
+        )  # also shows, before decoding is announced, that it works
+        frame = Frame(shape or natural, resize=shape is not None)
         chunks = _chunks([*train, *test], frame)
         return Source(len(train) + len(test), len(train), frame.result, chunks, {"names": names})
 
