@@ -149,6 +149,7 @@ def test_options_and_sets_arrive() -> None:
         ("run --benchmark mixture --data nowhere", "data names"),
         ("rum", "unknown command 'rum'; did you mean 'run'? Accepted: bench, "),
         ("bench stp", "unknown command 'stp'; did you mean 'step'? Accepted: "),
+        ("bench --device nonsense step", "device 'nonsense'"),
         ("list method", "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, methods, nets, recipes."),
         ("resume nowhere", "no run at 'nowhere': there is no such folder."),
         ("verify nowhere", "no run at 'nowhere': there is no such folder."),

@@ -285,6 +285,8 @@ def _bench(context: typer.Context, device: Device = "auto") -> None:
         from hatrack.bench.speed import speed_table
 
         print(speed_table(device))
+    else:
+        context.default_map = {context.invoked_subcommand: {"device": device}}  # it counts before the command too
 
 
 def _help_without_command(context: typer.Context) -> None:
