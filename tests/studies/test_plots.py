@@ -9,7 +9,7 @@ import pytest
 
 from hatrack.report.read import Epoch
 from hatrack.studies.page import page
-from hatrack.studies.plots import compression, over_tasks, seed_points
+from hatrack.studies.plots import capacity_over_epochs, compression, over_tasks, seed_points
 from hatrack.studies.table import Cell
 from studies.made_up import TEXT, outcome
 
@@ -74,3 +74,10 @@ def test_no_tick_of_an_accuracy_is_above_one() -> None:
     for svg in (over_tasks("acc", {"hat": [[1.0, 1.0]] * 4}, zero=False), seed_points("acc", cells, bounded=True)):
         assert max(map(float, re.findall(r">(\d\.\d+)<", svg))) == 1
     assert re.search(r">1\.010?<", seed_points("seconds", cells, bounded=False))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_epochs_are_whole_numbers(count: int) -> None:
+    epochs = [Epoch(task=0, epoch=e + 1, capacity=0.5) for e in range(count)]
+    svg = capacity_over_epochs("capacity", {"hat": epochs})
+    assert set(re.findall(r">([\d.]+)<", svg)) == {str(e + 1) for e in range(count)}

@@ -177,6 +177,7 @@ def capacity_over_epochs(label: str, runs: Mapping[str, Sequence[Epoch]]) -> str
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("epoch, all tasks counted through")
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
         end_labels(axes, longest, ends, 0.06)
 
     return fig.draw(label, fig.FULL, 3.6, paint)
