@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from small import next_task, random_task, same_bits, scramble, start
 from torch import nn
@@ -73,6 +74,21 @@ def test_laterals_of_convolutions_are_a_1x1_reduction_and_a_convolution_like_the
     head = method.model.heads[1]
     expected = head(f1) + fn.linear(fn.linear(a["heads/scale"][0] * f0, a["heads/reduce"]), a["heads/into"])
     torch.testing.assert_close(method.predict(x, 1), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_laterals_read_contiguous_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels-last with few channels, a strided 1×1 convolution's backward pass overwrites memory in oneDNN 3.12."""
+    method = columns(build("resnet18", (1, 8, 8), width=4).double(), (1, 8, 8), count=2)
+    convolve, read = nn.Conv2d._conv_forward, []
+
+    def noted(layer: nn.Conv2d, x: torch.Tensor, *rest: torch.Tensor | None) -> torch.Tensor:
+        read.append(x.is_contiguous())
+        return convolve(layer, x, *rest)
+
+    monkeypatch.setattr(nn.Conv2d, "_conv_forward", noted)
+    method.predict(torch.randn(3, 1, 8, 8, dtype=torch.float64), 1)
+    assert read
+    assert all(read)
 
 
 def test_only_the_new_column_gets_gradients() -> None:

@@ -137,7 +137,10 @@ class PNN(Method):
             reduced = linear(stacked, reduce)
             return linear(reduced if layer is None else relu(reduced), into)
         stacked = torch.cat([a * h for a, h in zip(scale, inputs, strict=True)], 1).movedim(1, -1)
-        lateral: Tensor = layer._conv_forward(relu(linear(stacked, reduce)).movedim(-1, 1), into, None)
+        # Contiguous, because oneDNN 3.12 writes past its memory in the weights' gradient of a strided 1×1 convolution
+        # whose input is channels-last with fewer than 8 channels.
+        reduced = relu(linear(stacked, reduce)).movedim(-1, 1).contiguous()
+        lateral: Tensor = layer._conv_forward(reduced, into, None)
         return lateral
 
     # ---- the verbs
