@@ -57,7 +57,7 @@ def ours(name: str) -> Callable[[], None]:
         method.begin_task(task, feed, torch.Generator().manual_seed(task))
         method.begin_phase(0)
         stepper = Stepper(method, build(method, None))
-        stepper.begin_epoch(feed.steps(BATCH))
+        stepper.begin_epoch(feed, BATCH)
         for batch in list(feed.batches(BATCH))[:5]:
             stepper.step(batch)
             method.clock.advance()
@@ -71,7 +71,7 @@ def ours(name: str) -> Callable[[], None]:
         batch = next(batches, None)
         if batch is None:
             batches = feed.batches(BATCH, torch.Generator().manual_seed(0))
-            stepper.begin_epoch(feed.steps(BATCH))
+            stepper.begin_epoch(feed, BATCH)
             batch = next(batches)
         stepper.step(batch)
         method.clock.advance()

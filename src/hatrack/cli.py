@@ -42,7 +42,9 @@ def run(
     seed: Annotated[str | None, typer.Option(metavar="N", help="Decides everything random. [default: 0]")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0-7", help="Several seeds, trained side by side.")] = None,
     epochs: Annotated[str | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
-    batch_size: Annotated[str | None, typer.Option(metavar="N", help="Samples a step. [default: 64]")] = None,
+    batch_size: Annotated[
+        str | None, typer.Option(metavar="N", help="Samples a step; 2 or more for batch norm. [default: 64]")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark; repeatable."),

@@ -83,7 +83,9 @@ def tune(
     seeds: Annotated[str, typer.Option(metavar="0-4", help="A trial's figure is the mean over these.")] = "0-2",
     trials: Annotated[int, typer.Option(metavar="N", min=1, help="How many settings to try in all.")] = 50,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
-    batch_size: Annotated[int | None, typer.Option(metavar="N", help="Samples a step. [default: 64]")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Samples a step; 2 or more for batch norm. [default: 64]")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting to keep fixed; repeatable."),

@@ -51,7 +51,7 @@ class Engine:
 
     def __init__(self, name: str, stepper: Stepper, feed: Feed, size: int) -> None:
         self.stepper, self.feed, self.size = stepper, feed, size
-        self.steps = feed.steps(size)
+        self.steps = 0  # of the epoch
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
         self._done: Counter[int] = Counter()  # steps so far, by batch size
@@ -79,14 +79,14 @@ class Engine:
 
     def epoch(self, generator: torch.Generator) -> Iterator[None]:
         """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
-        self.stepper.begin_epoch(self.steps)
+        self.steps = self.stepper.begin_epoch(self.feed, self.size)
         if self._lock is not self.stepper.method.lock:  # what was recorded holds on to the old one
             self._lock = self.stepper.method.lock
             self._graphs.clear()
             self._compiled.clear()
             self._done.clear()
         if self.name == "eager":
-            for done, batch in enumerate(self.feed.batches(self.size, generator), start=1):
+            for done, batch in zip(range(1, self.steps + 1), self.feed.batches(self.size, generator), strict=False):
                 self.stepper.step(batch)
                 self.stepper.method.clock.advance()
                 if done % PAUSE == 0 or done == self.steps:

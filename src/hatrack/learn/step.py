@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, SGD, Optimizer
 
-from hatrack.data.feed import Batch
+from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.learn.parallel import Crew, crew
+from hatrack.learn.shortest import count_steps
 from hatrack.masks.lock import watched
 from hatrack.methods.base import Method
 
@@ -62,12 +63,14 @@ class Stepper:
         if method.lock is not None:
             method.lock.trust(optimizer)
 
-    def begin_epoch(self, steps: int) -> None:
-        """Switch to training and set the clock."""
+    def begin_epoch(self, feed: Feed, size: int) -> int:
+        """Switch to training, set the clock, and return the number of steps that batches of `size` make."""
         self.method.train_mode()
+        steps = count_steps(self.method.model, feed, size)
         self.method.clock.start(steps)
         self.loss.zero_()
         self.lr.fill_(float(self.optimizer.param_groups[0]["lr"]))
+        return steps
 
     def step(self, batch: Batch) -> None:
         """Move the parameters by one batch."""

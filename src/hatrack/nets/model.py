@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
@@ -118,6 +118,20 @@ class Model:
                         f"forward."
                     )
         return features
+
+    def trains_on_one(self) -> bool:
+        """Whether one sample is enough for a step; a batch norm in training mode needs two values a channel."""
+        assert self.example is not None
+        outs: list[Tensor] = []
+        norms = [m for m in self.net.modules() if isinstance(m, _BatchNorm) and m.training]
+        hooks = [norm.register_forward_hook(lambda norm, args, out: outs.append(out)) for norm in norms]
+        try:
+            if norms:
+                self._tried(self.example)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return all(out.numel() > out.shape[1] for out in outs)
 
     # ---- computing
 
