@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import hatrack
 from hatrack import HAT, HatrackError, Learner, Task
-from hatrack.learn.fit import Epoch
+from hatrack.learn.fit import DivergenceWarning, Epoch
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
 from hatrack.nets import build
@@ -191,11 +191,15 @@ def test_diverging_training_falls_back_to_the_best_weights() -> None:
     torch.manual_seed(0)
     learner = Learner(build("mlp", (5,), widths=(8,), dropout=0.0), METHODS["sgd"](lr=1e20, clip=1e30), epochs=8)
     seen: list[Epoch] = []
-    learner.learn(Task("t", (x, y), (x, y), (x, y)), on_epoch=seen.append)
+    with pytest.warns(DivergenceWarning, match=r"'t' diverged in epoch 1 at a learning rate of 1e\+20: ") as told:
+        learner.learn(Task("t", (x, y), (x, y), (x, y)), on_epoch=seen.append)
+    assert len(told) == 1  # though more epochs diverge
+    assert not any(math.isfinite(e.valid_loss) for e in seen[:2])
     assert all(torch.isfinite(p).all() for p in learner.model.net.parameters())
     assert seen[-1].lr < seen[0].lr
 
 
+@pytest.mark.filterwarnings("ignore::hatrack.learn.fit.DivergenceWarning")
 @pytest.mark.parametrize(
     ("method", "optimizer"),
     [("sgd", lambda p: torch.optim.SGD(p, lr=10.0, momentum=0.9)), ("si", lambda p: torch.optim.SGD(p, lr=10.0))],

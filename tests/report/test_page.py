@@ -106,6 +106,19 @@ def test_guarantee_claims_no_more_than_the_files_show(
     assert outline.cards["Guarantee"] == [value, note]
 
 
+def test_epochs_that_diverged_are_told(run_folder: Path) -> None:
+    assert "iverged" not in _outline(run_folder)[0]
+    lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if line["event"] == "epoch"]
+    second = [line for line in epochs if line["task"] == 1]
+    for line in second[:3]:
+        line["valid_loss"] = None
+    (run_folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    html, _ = _outline(run_folder)
+    assert f"Training diverged in 3 of {len(epochs)} epochs: see Training." in html
+    assert f"Diverged: digits 2-3 (3 of {len(second)} epochs)." in html
+
+
 def test_what_is_missing_is_left_out_with_the_reason(tmp_path: Path) -> None:
     write_run(tmp_path, method="random")
     (tmp_path / "metrics.jsonl").write_text('{"event": "task", "task": 0}\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.errors import HatrackError
+from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.capacity import total_capacity
 from hatrack.learn.engine import Engine
 from hatrack.learn.moving import copied, in_progress, moving, put_back
@@ -24,6 +25,10 @@ from hatrack.methods.base import Method
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
 SIMPLE = (bool, int, float, str, type(None))  # what the page of a saved learner can hold
 EVALUATION_BATCH = {"cpu": 1000, "cuda": 8000}  # samples at most
+
+
+class DivergenceWarning(HatrackWarning):
+    """Training on a task has left the finite numbers, and its epoch is undone."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Fit:
         self.epoch = 0  # the last one that is over
         self.best_epoch = 0
         self.best = self._snapshot()
+        self._diverged = False
 
     @property
     def over(self) -> bool:
@@ -102,7 +108,7 @@ class Fit:
             improved = self.schedule.record(valid_loss)
         else:
             improved = False
-            self._start_over()
+            self._start_over(name, self.place.before + epoch)
         if improved:
             self.best, self.best_epoch = self._snapshot(), epoch
         self.epoch = epoch
@@ -129,12 +135,21 @@ class Fit:
         """Put the best epoch's weights back."""
         put_back(self.moving, self.best)
 
-    def _start_over(self) -> None:
+    def _start_over(self, name: str, epoch: int) -> None:
         """Recover from numbers that are not finite: back to the best epoch, with a smaller step and a new optimiser."""
+        lr = self.schedule.lr
         self.restore()
         put_back(in_progress(self.method), self.best)
         self.engine.forget_optimizer()
         self.schedule.drop()
+        if not self._diverged:  # said once: where one epoch diverges, more may follow
+            warnings.warn(
+                f"{name!r} diverged in epoch {epoch} at a learning rate of {lr:g}: its loss is not finite. "
+                f"{self.method.name} goes back to the best epoch so far and on with {self.schedule.lr:g}; start lower.",
+                DivergenceWarning,
+                stacklevel=3,
+            )
+        self._diverged = True
 
     # ---- saving and taking up again
 

@@ -46,7 +46,8 @@ def page(run: Run) -> str:
     head = (
         '<header><p class="kind">hatrack run report</p>'
         f"<h1>{escape(spec.method)} on {escape(spec.benchmark)}</h1>"
-        f'<p class="where">{escape(" · ".join(where))}</p><p class="said">{escape(_said(run))}</p></header>'
+        f'<p class="where">{escape(" · ".join(where))}</p>'
+        f'<p class="said">{escape(_said(run) + _lost(run))}</p></header>'
     )
     foot = (
         f"<footer>Written by hatrack {escape(run.result.hatrack)} from spec.toml, result.json, metrics.jsonl"
@@ -78,6 +79,12 @@ def _said(run: Run) -> str:
     if not moved:
         return f"{opening} No task’s accuracy changed after it was learned."
     return f"{opening} The accuracy of {len(moved)} of the {count} tasks changed after they were learned."
+
+
+def _lost(run: Run) -> str:
+    """Say how many epochs diverged, if any did."""
+    lost = sum(epoch.diverged for epoch in run.epochs)
+    return f" Training diverged in {lost} of {counted(len(run.epochs), 'epoch')}: see Training." if lost else ""
 
 
 def _cards(run: Run) -> str:
@@ -217,7 +224,22 @@ def _training(run: Run) -> str:
         "Every epoch of the run from left to right; the bands are the tasks. "
         "The weights kept for a task may be those of its best epoch, not of its last."
     )
-    return figure("Training curves", svg, caption)
+    return figure("Training curves", svg, caption) + _diverged(run)
+
+
+def _diverged(run: Run) -> str:
+    """List the tasks with epochs that diverged."""
+    counts = []
+    for task, name in enumerate(run.names):
+        epochs = [epoch.diverged for epoch in run.epochs if epoch.task == task]
+        if any(epochs):
+            counts.append(f"{name} ({sum(epochs)} of {counted(len(epochs), 'epoch')})")
+    if not counts:
+        return ""
+    return (
+        f'<p class="how">Diverged: {escape(", ".join(counts))}. There the loss was not finite; training went back to '
+        "the task’s best epoch so far and on with a lower learning rate.</p>"
+    )
 
 
 def _tasks(run: Run) -> str:

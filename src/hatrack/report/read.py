@@ -49,6 +49,11 @@ class Epoch(_Record):
     lr: float | None = None
     capacity: float | None = None
 
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss was not finite, which is recorded as null."""
+        return self.train_loss is None or self.valid_loss is None
+
 
 class Spec(_Record):
     """The part of the spec that names a run."""
