@@ -84,6 +84,7 @@ def test_a_method_that_cannot_be_split_says_so(tmp_path: Path) -> None:
     done = launch(["-m", "hatrack.cli", "run", "--method", "ucl", "--out", "run"], tmp_path, 2)
     assert done.returncode != 0
     assert "hatrack: ucl cannot be spread over several processes" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("count", "size"), [(7, 2), (6, 3), (1, 2)])

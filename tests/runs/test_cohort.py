@@ -49,6 +49,17 @@ def test_runs_side_by_side_end_as_they_would_alone(
     assert outcome(tmp_path / "both" / "s0") != outcome(tmp_path / "alone")
 
 
+def test_refused_runs_leave_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", "--set", "lr=0", "--seeds", "0,3", "--out", "both"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("stopped: the learning rate starts at 0") == 2
+    assert "resume" not in shown
+    assert list((tmp_path / "both").iterdir()) == []
+
+
 def test_seed_and_seeds_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--seed", "1", "--seeds", "0-1"]) == 2
     assert "--seed and --seeds were both given" in capsys.readouterr().err

@@ -43,6 +43,46 @@ def test_an_empty_folder_may_become_a_run() -> None:
         assert made.spec.exists()
 
 
+def refuse(path: Path, **files: str) -> None:
+    """Refuse a run in a new folder after it has written `files`, named without their endings."""
+    made = create("x = 1\n", path, "")
+    for name, text in files.items():
+        (path / {"metrics": "metrics.jsonl", "result": "result.json"}.get(name, name)).write_text(text)
+    with pytest.raises(HatrackError, match="refused"), made:
+        raise HatrackError("refused")
+
+
+def test_a_refused_run_leaves_no_folder() -> None:
+    refuse(Path("a"))
+    refuse(Path("a"), metrics="spec\n")
+    assert names(Path()) == []
+    Path("stood").mkdir()
+    refuse(Path("stood"), metrics="spec\n")
+    assert names(Path("stood")) == []
+
+
+def test_what_was_learned_outlives_a_refusal() -> None:
+    refuse(Path("a"), metrics="spec\nepoch\n")
+    refuse(Path("b"), result="")
+    refuse(Path("c"), checkpoint="")
+    refuse(Path("d"), mine="")
+    found = {path.name: names(path) for path in Path().iterdir()}
+    assert found == {
+        "a": [".lock", "metrics.jsonl", "spec.toml"],
+        "b": [".lock", "result.json", "spec.toml"],
+        "c": [".lock", "checkpoint", "spec.toml"],
+        "d": ["mine"],
+    }
+
+
+def test_other_ends_than_a_refusal_leave_the_folder() -> None:
+    with pytest.raises(KeyboardInterrupt), create("", Path("a"), ""):
+        raise KeyboardInterrupt
+    with pytest.raises(HatrackError, match="refused"), open_run(Path("a")):
+        raise HatrackError("refused")
+    assert names(Path("a")) == [".lock", "spec.toml"]
+
+
 def test_nothing_is_written_over() -> None:
     with create("first = 1\n", Path("a"), ""):
         pass

@@ -43,7 +43,8 @@ def execute_together(
     results: dict[int, dict[str, Any]] = {}
 
     def member(i: int, run: Generator[None, None, dict[str, Any]]) -> Iterator[None]:
-        results[i] = yield from run
+        with folders[i]:  # what refuses the run passes here
+            results[i] = yield from run
 
     runs = [
         member(i, executing(setup, folder, with_events(_Named(listener, f"seed {setup.spec.seed}, "), events)))

@@ -1,7 +1,8 @@
 """A run's folder: which file is where, how it comes into being, and the lock that keeps a second process out.
 
 A folder appears under its name in one step with `spec.toml` already inside: it is made under a temporary name
-beside it and renamed, which the system refuses where a run already stands.
+beside it and renamed, which the system refuses where a run already stands. A run that is refused before anything was
+learned takes its folder along.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
@@ -28,11 +29,15 @@ class InUse(HatrackError):
 
 
 class Folder:
-    """A run's folder; where it holds the lock, this process alone may write in it until it closes or dies."""
+    """A run's folder; where it holds the lock, this process alone may write in it until it closes or dies.
 
-    def __init__(self, path: Path, lock: int | None = None) -> None:
+    `made`: just now, for this run; `stood`: in place of an empty folder.
+    """
+
+    def __init__(self, path: Path, lock: int | None = None, made: bool = False, stood: bool = False) -> None:
         self.path = path
         self._lock = lock
+        self._made, self._stood = made, stood
 
     @property
     def spec(self) -> Path:
@@ -76,7 +81,22 @@ class Folder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._made and isinstance(error, HatrackError) and self._untouched():
+            self._take_back()
         self.close()
+
+    def _untouched(self) -> bool:
+        """Whether nothing was learned: no epoch and no task stands behind the spec in metrics.jsonl."""
+        if self.result.exists() or self.checkpoint.exists():
+            return False
+        return not self.metrics.exists() or len(self.metrics.read_bytes().splitlines()) <= 1
+
+    def _take_back(self) -> None:
+        for file in (self.spec, self.metrics, self.path / ".lock"):
+            file.unlink(missing_ok=True)
+        if not self._stood:
+            with suppress(OSError):  # what else is in it is not ours
+                self.path.rmdir()
 
 
 def create(spec: str, out: Path | None, name: str) -> Folder:
@@ -133,6 +153,7 @@ def _make(path: Path, spec: str) -> Folder:
         raise HatrackError(f"a run needs a folder of its own, got the current one ({str(path)!r}).")
     if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise FileExistsError(path)
+    stood = path.is_dir()
     draft = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
     with ExitStack() as undo:
         draft.mkdir()
@@ -142,7 +163,7 @@ def _make(path: Path, spec: str) -> Folder:
         atomic.write(draft / "spec.toml", spec)
         _rename(draft, path)
         undo.pop_all()
-    return Folder(path, held)
+    return Folder(path, held, made=True, stood=stood)
 
 
 def _rename(draft: Path, path: Path) -> None:

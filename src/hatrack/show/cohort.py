@@ -17,7 +17,8 @@ def cohort_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exce
     for seed, result, path in zip(seeds, results, paths, strict=True):
         if isinstance(result, Exception):
             reason = " ".join(str(result).split()) or type(result).__name__
-            lines.append(f"{seed:>5}  stopped: {reason} (to go on: hatrack resume {path})")
+            again = f" (to go on: hatrack resume {path})" if path.exists() else ""  # a refused run leaves no folder
+            lines.append(f"{seed:>5}  stopped: {reason}{again}")
             continue
         done.append(result["metrics"])
         acc, lost = result["metrics"]["acc"], result["metrics"]["forgetting"]
