@@ -21,6 +21,7 @@ from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
+from hatrack.learn.parallel import crew
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
@@ -75,6 +76,11 @@ class Learner:
                 f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
             )
         self.method = method if method is not None else HAT()
+        if crew() is not None and not self.method.shares_batches:
+            raise HatrackError(
+                f"{self.method.name} cannot be spread over several processes: its loss is not a mean over samples; "
+                f"start one process."
+            )
         self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)

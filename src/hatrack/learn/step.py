@@ -54,11 +54,6 @@ class Stepper:
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.crew = crew()
-        if self.crew is not None and not method.shares_batches:
-            raise HatrackError(
-                f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; start "
-                f"one process."
-            )
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
