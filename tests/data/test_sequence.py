@@ -135,6 +135,7 @@ def test_shuffle_orders_by_the_seed(tmp_path: Path) -> None:
         ("[[task]]\nset = 'digits'\nclasses = [1, 12]\n", "task 1: class 12 is outside 0..9"),
         ("[[task]]\nset = 'digits'\nclasses = ['ten']\n", "unknown class in .*task 1 'ten'"),
         ("[[task]]\nset = 'digits'\nclasses = [1, 1]\n", "none twice"),
+        ("[[task]]\nset = 'digits'\nname = 3\n", "task 1: name must be a text, got 3"),
         ("[[task]]\nset = 'digits'\nclasses = '12'\n", "task 1: classes must be a list .*, got '12'"),
         ("[[task]]\nset = 'digits'\nclasses = 12\n", "task 1: classes must be a list .*, got 12"),
         ("[[task]]\nset = 'digits'\nclasses = [1]\nsplit = 5\n", "not both"),

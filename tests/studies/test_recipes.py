@@ -9,6 +9,7 @@ import pytest
 from hatrack.cli import main
 from hatrack.errors import HatrackError
 from hatrack.methods.ucl import UCL
+from hatrack.runs.spec import resolve
 from hatrack.show import lists
 from hatrack.show.recipes import recipe
 from hatrack.studies import cost, recipes
@@ -163,9 +164,15 @@ def test_phases_count(method: str, passes: int) -> None:
     assert 0 < least < most
 
 
-def test_one_sample_is_timed_in_earnest() -> None:
-    from hatrack.runs.spec import resolve
+@pytest.mark.parametrize("without", ["facescrub,svhn", ["facescrub", "svhn"]])
+def test_members_left_out_are_counted_not_their_letters(without: str | list[str]) -> None:
+    def most(left_out: str | list[str]) -> float:
+        return cost._sample_epochs(resolve({"method": "sgd", "benchmark": "mixture"}, [("without", left_out)]))[1]
 
+    assert most(without) == pytest.approx(most([]) * 6 / 8)
+
+
+def test_one_sample_is_timed_in_earnest() -> None:
     spec = resolve({"method": "sgd", "device": "cpu"}, [("widths", [16])])
     assert 0 < cost._seconds_a_sample(spec, (1, 8, 8)) < 0.1
 

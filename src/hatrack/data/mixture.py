@@ -30,7 +30,7 @@ def mixture(
     ("facescrub=yale_faces" or a mapping). The other members keep their order, and every task's notes say what
     was changed.
     """
-    left_out = _names(without)
+    left_out = names_in(without)
     stand_ins = _pairs(replace)
     for member in (*left_out, *stand_ins):
         if member not in MEMBERS:
@@ -65,7 +65,8 @@ def _task(
     return tasks_of(pictures, [classes], [name], lambda rows, _: hold_out_as_hat(rows, VALID, seed), notes)[0]
 
 
-def _names(given: str | Sequence[str]) -> list[str]:
+def names_in(given: str | Sequence[str]) -> list[str]:
+    """Return the names in a list, or in a text where commas part them."""
     return [name.strip() for name in given.split(",") if name.strip()] if isinstance(given, str) else list(given)
 
 
@@ -73,7 +74,7 @@ def _pairs(given: str | Mapping[str, str] | None) -> dict[str, str]:
     if not isinstance(given, str):
         return dict(given or {})
     pairs = {}
-    for item in _names(given):
+    for item in names_in(given):
         member, sign, stand_in = (part.strip() for part in item.partition("="))
         if not (member and sign and stand_in):
             raise HatrackError(f"replace takes member=set, such as facescrub=yale_faces, got {item!r}.")

@@ -83,6 +83,8 @@ def _source(where: str, entry: Mapping[str, Any]) -> str:
     for key in entry:
         if key not in _ACCEPTED[named[0]]:
             raise unknown(f"key in {where}", key, _ACCEPTED[named[0]])
+    if not isinstance(entry.get("name", ""), str):
+        raise HatrackError(f"{where}: name must be a text, got {entry['name']!r}.")
     if "classes" in entry and not isinstance(entry["classes"], list):
         given = entry["classes"]
         raise HatrackError(f"{where}: classes must be a list of names or labels, such as [0, 1], got {given!r}.")

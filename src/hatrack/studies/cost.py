@@ -21,6 +21,7 @@ from typing import Any
 
 from hatrack import atomic
 from hatrack.data.locate import cache_root
+from hatrack.data.mixture import names_in
 from hatrack.methods import METHODS
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import Spec
@@ -98,7 +99,7 @@ def _sample_epochs(spec: Spec) -> tuple[float, float]:
     tasks, samples, _ = SIZES[spec.benchmark]
     count = spec.benchmark_options.get("tasks", tasks)
     if spec.benchmark == "mixture":
-        count -= len(spec.benchmark_options["without"] or [])
+        count -= len(names_in(spec.benchmark_options["without"] or ()))
     divided = not spec.benchmark.startswith(("permuted", "mixture"))  # there a task is as large in any number
     each = samples / (count if divided else tasks)
     method = spec.new_method()
