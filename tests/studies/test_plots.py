@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_hex
 
+from hatrack.report.figure import order_colours
 from hatrack.report.read import Epoch
 from hatrack.studies.page import page
 from hatrack.studies.plots import capacity_over_epochs, compression, over_tasks, seed_points
@@ -15,7 +17,7 @@ from studies.made_up import TEXT, outcome
 
 
 def drawn(seeds: int) -> str:
-    return over_tasks("accuracy", {"hat": [[0.9 + 0.01 * s for s in range(seeds)]] * 4}, zero=False)
+    return over_tasks("accuracy", {"hat": [[0.9 + 0.01 * s for s in range(seeds)]] * 4}, among=["hat"], zero=False)
 
 
 def test_an_interval_is_shaded_from_three_seeds_on() -> None:
@@ -26,6 +28,16 @@ def test_an_interval_is_shaded_from_three_seeds_on() -> None:
 def test_two_seeds_have_a_thin_line_each() -> None:
     assert drawn(2).count("stroke-opacity: 0.4") == 2
     assert "stroke-opacity: 0.4" not in drawn(3)
+
+
+def test_a_method_has_one_colour_in_every_picture() -> None:
+    line = [[0.5], [0.6]]
+    both = over_tasks("accuracy", {"joint": line, "hat": line}, among=["joint", "hat"], zero=False)
+    alone = over_tasks("ratio", {"hat": line}, among=["joint", "hat"], zero=True)
+    colour = to_hex(order_colours(2)[1])
+    assert colour in both
+    assert colour in alone
+    assert to_hex(order_colours(2)[0]) not in alone
 
 
 @pytest.mark.parametrize(
@@ -71,7 +83,10 @@ def test_no_tick_of_an_accuracy_is_above_one() -> None:
     percents = re.findall(r">([\d.]+) %<", compression("compression", {"digits": epochs}, {}))
     assert max(map(float, percents)) == 100
     cells = {"hat": Cell({0: 1.0, 1: 1.0}, None)}
-    for svg in (over_tasks("acc", {"hat": [[1.0, 1.0]] * 4}, zero=False), seed_points("acc", cells, bounded=True)):
+    for svg in (
+        over_tasks("acc", {"hat": [[1.0, 1.0]] * 4}, among=["hat"], zero=False),
+        seed_points("acc", cells, bounded=True),
+    ):
         assert max(map(float, re.findall(r">(\d\.\d+)<", svg))) == 1
     assert re.search(r">1\.010?<", seed_points("seconds", cells, bounded=False))
 

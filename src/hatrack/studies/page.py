@@ -144,6 +144,7 @@ def _over_tasks(made: Sequence[Table], study: Study) -> str:
     left = grid if len(study.methods) > LINES_AT_MOST else set()  # their map says more than a hundred lines
     parts = []
     for t in made:
+        among = [r.label for r in t.ours() if r.label not in left]
         for what, take, skipped in (("Average accuracy", _accuracies, ()), ("ρ", _ratios, ("joint", "random"))):
             lines = {
                 r.label: by_task
@@ -153,7 +154,7 @@ def _over_tasks(made: Sequence[Table], study: Study) -> str:
                 and (by_task := _by_task(r.findings, take))
             }
             if lines:
-                svg = plots.over_tasks(f"{what} over tasks on {t.benchmark}", lines, zero=what == "ρ")
+                svg = plots.over_tasks(f"{what} over tasks on {t.benchmark}", lines, among=among, zero=what == "ρ")
                 told = (
                     "0: as good as joint training; −1: guessing." if what == "ρ" else "Over the tasks learned so far."
                 )

@@ -67,13 +67,14 @@ def _interval(axes: Axes, y: int, found: Interval) -> None:
     axes.plot([found.mean], [y], "D", color=fig.REUSED, markersize=7.5)
 
 
-def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, zero: bool) -> str:
+def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, among: Sequence[str], zero: bool) -> str:
     """Draw a measure after each task: a line a method through its means, shaded where the 95 % interval is.
 
-    `lines` gives, for a method and each task, the values of its seeds; `zero` marks the level of joint training. The
-    interval of fewer than SHADED seeds covers the whole picture: then each seed has a thin line of its own.
+    `lines` gives, for a method and each task, the values of its seeds; `zero` marks the level of joint training;
+    `among`: all methods of the table, so that each has the same colour in every picture. The interval of fewer than
+    SHADED seeds covers the whole picture: then each seed has a thin line of its own.
     """
-    colours = fig.order_colours(len(lines))
+    colours = dict(zip(among, fig.order_colours(len(among)), strict=True))
     height = max(3.3, 0.8 + 0.2 * len(lines))
 
     def paint(picture: Picture) -> None:
@@ -81,7 +82,8 @@ def over_tasks(label: str, lines: Mapping[str, Sequence[Sequence[float]]], *, ze
         if zero:
             axes.axhline(0, color=fig.INK, linewidth=0.8)
         ends = []
-        for (name, values), colour in zip(lines.items(), colours, strict=True):
+        for name, values in lines.items():
+            colour = colours[name]
             found = [interval(list(seeds)) for seeds in values]
             means = np.array([f.mean for f in found])
             halves = np.array([f.half or 0.0 for f in found])
