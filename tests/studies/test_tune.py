@@ -204,3 +204,15 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "best validation accuracy" in out
     assert main(["study", "t/best-sgd-split-digits.toml", "--workers", "1", "--device", "cpu"]) == 0
     assert "sgd on split-digits, tuned" in capsys.readouterr().out
+
+
+def test_missing_data_are_named_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert main("tune --method sgd --benchmark mnist2 --trials 2 --data empty".split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hatrack: mnist: no train and test Parquet files in ")
+    assert said.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["empty"]

@@ -21,6 +21,7 @@ from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.runs import toml
 from hatrack.runs.folder import lock
+from hatrack.runs.setup import sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
 from hatrack.studies.export import csv_text
@@ -72,6 +73,8 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
     _optuna()
     base = search.spec(search.seeds[0], {})
     explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
+    if not out.exists():
+        sequence_of(base)  # raises what every trial would fail with, before anything is made
     out.mkdir(parents=True, exist_ok=True)
     held = lock(out)
     try:
