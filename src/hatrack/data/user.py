@@ -43,9 +43,8 @@ def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures
 
     def source() -> Source:
         first = train[0][0]
-        natural = natural_shape(
-            str(first), read_bytes(first)
-        )  # also shows, before decoding is announced, that it works
+        # Looked at even where the shape is given: that it cannot be decoded shows before decoding is announced.
+        natural = natural_shape(str(first), read_bytes(first))
         frame = Frame(shape or natural, resize=shape is not None)
         chunks = _chunks([*train, *test], frame)
         return Source(len(train) + len(test), len(train), frame.result, chunks, {"names": names})

@@ -44,12 +44,12 @@ class Learned:
 class Learner:
     """Teaches `net` (any module x → features) one task after another.
 
-    optimizer  None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
-               one is made for every task, so that no momentum leaks from one task into the next
-    epochs     at most so many a task; the patience schedule usually stops earlier
+    optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
+                one is made for every task, so that no momentum leaks from one task into the next
+    epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
-    engine     how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
-    precision  of the layers' arithmetic: "float32", "tf32" (differs on CUDA only) or "bf16"; see precision.py
+    engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
+    precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only) or "bf16"; see precision.py
     """
 
     def __init__(
