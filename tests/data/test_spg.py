@@ -73,6 +73,7 @@ def test_tiny_imagenet_and_imagenet32(data: Path) -> None:
     made = tasks("i-100", seed=1, data=data)
     assert [task.classes for task in made] == [10] * 100
     assert made[0].name == "imagenet32 1/100"
+    assert [task.classes for task in tasks("imagenet32", data=data, tasks=200)] == [5] * 200
     # One renumbered tensor serves all tasks: a copy each would be a gigabyte for the whole set.
     assert len({task.train._y.data_ptr() for task in made}) == 1
 

@@ -27,9 +27,9 @@ def tiny_imagenet(seed: int, data: Folder = None, tasks: int = 10) -> list[Task]
     return _dealt("tiny_imagenet32", tasks, Quota(450, 50, 50), seed, data)
 
 
-def imagenet32(seed: int, data: Folder = None) -> list[Task]:
-    """Return ImageNet at 32×32 in 100 tasks of 10 classes: 1000/100/50 pictures a class."""
-    return _dealt("imagenet32", 100, Quota(1000, 100, 50), seed, data)
+def imagenet32(seed: int, data: Folder = None, tasks: int = 100) -> list[Task]:
+    """Return ImageNet at 32×32 in 50, 100 or 200 tasks: 1000/100/50 pictures a class."""
+    return _dealt("imagenet32", tasks, Quota(1000, 100, 50), seed, data)
 
 
 def _dealt(name: str, tasks: int, quota: Quota, seed: int, data: Folder) -> list[Task]:

@@ -47,6 +47,7 @@ SIZES: dict[str, tuple[int, int, tuple[int, ...]]] = {
     "tiny-imagenet": (10, 90_000, _COLOUR),
     "t-10": (10, 90_000, _COLOUR),
     "t-20": (20, 90_000, _COLOUR),
+    "imagenet32": (100, 1_000_000, _COLOUR),
     "imagenet32-100": (100, 1_000_000, _COLOUR),
     "i-100": (100, 1_000_000, _COLOUR),
     "fceleba": (10, 4_000, _COLOUR),
