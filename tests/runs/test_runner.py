@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,13 @@ def test_verify_needs_a_finished_task(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         carry_out(small(), tmp_path / "a", Watcher((0, 1)))
     with pytest.raises(HatrackError, match="has finished no task yet; go on with it: hatrack resume"):
+        verify_run(tmp_path / "a")
+
+
+def test_verify_of_a_finished_run_without_its_checkpoint(tmp_path: Path) -> None:
+    carry_out(small(), tmp_path / "a", Watcher())
+    shutil.rmtree(tmp_path / "a" / "checkpoint")
+    with pytest.raises(HatrackError, match="is finished, but its checkpoint is gone"):
         verify_run(tmp_path / "a")
 
 

@@ -36,10 +36,7 @@ class Pretend:
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_what_is_written_is_a_copy_of_the_moment(
-    background: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hatrack.learn.state.environment", lambda device: {})
+def test_what_is_written_is_a_copy_of_the_moment(background: bool, tmp_path: Path) -> None:
     real = learner()
     expected = {name: t.clone() for name, t in real.model.tensors().items()}
     with Writer(Pretend(real) if background else real, tmp_path, nothing) as writer:  # type: ignore[arg-type]

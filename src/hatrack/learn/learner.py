@@ -256,7 +256,8 @@ class Learner:
         x = task.inputs.on(self.device)(held.first(proof.PROBES).to(self.device))
         # In the layout it will have when read from a file: strides decide which kernel runs, and so the last bits.
         x = x.clone(memory_format=torch.contiguous_format)
-        self.probes.append(proof.Probe(x, proof.probe_logits(self.method, x, index)))
+        logits = proof.probe_logits(self.method, x, index)
+        self.probes.append(proof.Probe(x, logits, proof.environment(self.device)))
         self._ending = None
 
     # ---- using what was learned

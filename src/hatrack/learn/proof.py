@@ -13,6 +13,14 @@ from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 
 PROBES = 64
+TOLERANCE = 1e-4  # of logits that were stored under another environment
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """Return what the last bits of a logit depend on."""
+    cuda = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if cuda else torch.backends.cpu.get_cpu_capability()
+    return {"torch": torch.__version__, device.type: name}
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class TaskProof:
     logits: int
     largest: float
     drifts: tuple[Drift, ...]
+    tolerance: float = 0.0
+    locked: bool = True  # whether there are locked entries, and they were compared
 
     @property
     def ok(self) -> bool:
@@ -42,7 +52,10 @@ class TaskProof:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.task}: unchanged ({self.logits} probe logits and all locked entries bit-identical)"
+            within = f" within {self.tolerance:g}" if self.tolerance else ""
+            locked = " and all locked entries" if self.locked else ""
+            same = "" if within and not locked else " bit-identical"
+            return f"{self.task}: unchanged ({self.logits} probe logits{within}{locked}{same})"
         text = f"{self.task}: CHANGED"
         if self.changed_logits:
             text += f", {self.changed_logits} of {self.logits} probe logits, by up to {self.largest:.3g}"
@@ -74,10 +87,11 @@ class Verification:
 
 @dataclass
 class Probe:
-    """Prepared inputs of a finished task and the logits they gave when it was finished."""
+    """Prepared inputs of a finished task, the logits they gave when it was finished, and where that was computed."""
 
     x: Tensor
     logits: Tensor
+    environment: dict[str, str]
 
 
 @contextmanager
@@ -134,24 +148,30 @@ def same_bits(a: Tensor, b: Tensor) -> Tensor:
     return a.contiguous().view(words) == b.contiguous().view(words)
 
 
-def prove(
-    method: Method, names: Sequence[str], probes: Sequence[Probe], vault: Vault, tolerance: float = 0.0
-) -> Verification:
+def prove(method: Method, names: Sequence[str], probes: Sequence[Probe], vault: Vault) -> Verification:
     """Recompute every finished task's probe logits and compare all it relies on, bit by bit.
 
-    A tolerance above 0 is for logits that were stored on another machine, whose arithmetic rounds differently. Where
-    nothing is promised (soft gates), nothing is locked: a later task may move an entry and rely on it as it is then, so
-    that entries say where a change comes from, and only logits that there is one.
+    Logits that were stored on another machine, whose arithmetic rounds differently, are compared within a tolerance.
+    Where nothing is promised (soft gates), nothing is locked: a later task may move an entry and rely on it as it is
+    then, so that entries say where a change comes from, and only logits that there is one.
     """
     parameters = dict(method.model.net.named_parameters())
+    here = environment(method.model.device)
+    elsewhere = [probe.environment for probe in probes if probe.environment != here]
     proofs = []
     for task, (name, probe) in enumerate(zip(names, probes, strict=True)):
         now = probe_logits(method, probe.x, task)
         distance = (now - probe.logits).abs()
+        tolerance = 0.0 if probe.environment == here else TOLERANCE
         changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance)
-        use = method.use(task) if method.promises() or bool(changed.any()) else None
-        drifts = () if use is None else tuple(vault.drifts(parameters, use))
+        use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
+        drifts = tuple(vault.drifts(parameters, use))
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
-        proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts))
-    notes = () if method.promises() else (f"{method.name}, as it was set, makes no promise about old tasks.",)
-    return Verification(tuple(proofs), notes)
+        proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts, tolerance, bool(use)))
+    notes = [] if method.promises() else [f"{method.name}, as it was set, makes no promise about old tasks."]
+    if elsewhere:
+        notes.append(
+            f"{len(elsewhere)} of {len(probes)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
+            f"are compared within {TOLERANCE:g}, locked entries bit by bit."
+        )
+    return Verification(tuple(proofs), tuple(notes))

@@ -45,13 +45,6 @@ OURS = re.compile(
 SCHEMA = 1
 
 
-def environment(device: torch.device) -> dict[str, str]:
-    """Return what the last bits of a logit depend on."""
-    cuda = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if cuda else torch.backends.cpu.get_cpu_capability()
-    return {"torch": torch.__version__, device.type: name}
-
-
 def save(learner: Learner, folder: Path) -> None:
     """Write `learner` to `folder`."""
     snapshot(learner, folder)()
@@ -82,7 +75,7 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
         "finished": learner.finished,
         "capacity": list(learner.capacities),
         "fit": None if fit is None else fit.numbers(),
-        "environment": environment(learner.device),
+        "environments": [probe.environment for probe in learner.probes],
     }
 
     def write() -> None:
@@ -199,18 +192,9 @@ def load(
 
 def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") -> proof.Verification:
     """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
-    learner, tampered, page = _load(folder, net, None, None, device, "auto", check=False)
-    names = [t.name for t in learner.tasks[: learner.finished]]
-    here = environment(learner.device)
-    same = page["environment"] == here
-    verdict = proof.prove(learner.method, names, learner.probes, learner.vault, tolerance=0.0 if same else 1e-4)
-    notes = verdict.notes
-    if not same:
-        notes += (
-            f"the logits were stored under {page['environment']}, here is {here}: they are compared "
-            f"within 1e-4, locked entries bit by bit.",
-        )
-    return proof.Verification(verdict.tasks, notes, tuple(tampered))
+    learner, tampered = _load(folder, net, None, None, device, "auto", check=False)
+    verdict = learner.verify()
+    return proof.Verification(verdict.tasks, verdict.notes, tuple(tampered))
 
 
 def _load(
@@ -221,7 +205,7 @@ def _load(
     device: str | torch.device,
     engine: str,
     check: bool,
-) -> tuple[Learner, list[str], dict[str, Any]]:
+) -> tuple[Learner, list[str]]:
     from hatrack.learn.learner import Learned, Learner
 
     page = _read_page(folder)
@@ -249,17 +233,18 @@ def _load(
         model.private.append(own)
         inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
         learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs)))
-    for t in range(page["finished"]):
-        learner.probes.append(
-            proof.Probe(done[f"probe/{t}/x"].to(model.device), done[f"probe/{t}/logits"].to(model.device))
-        )
+    # A save of an earlier version has one environment for all.
+    wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
+    for t, where in enumerate(wheres):
+        x, logits = (done[f"probe/{t}/{part}"].to(model.device) for part in ("x", "logits"))
+        learner.probes.append(proof.Probe(x, logits, where))
     learner.vault.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
-    return learner, tampered, page
+    return learner, tampered
 
 
 def _read_page(folder: Path) -> dict[str, Any]:

@@ -24,6 +24,9 @@ def verify_run(path: Path) -> Verification:
         if (opened.checkpoint / PAGE).exists():
             shape = input_shape(opened.checkpoint)
             verdict = None if shape is None else verify(opened.checkpoint, new_net(spec, shape), spec.device)
+        finished = opened.result.exists()
+    if verdict is None and finished:
+        raise HatrackError(f"{str(path)!r} is finished, but its checkpoint is gone: there is nothing to verify it by.")
     if verdict is None or not verdict.tasks:
         raise HatrackError(f"{str(path)!r} has finished no task yet; go on with it: hatrack resume {path}")
     return verdict

@@ -1,0 +1,73 @@
+"""What the verdict on old tasks says, and how closely logits of another machine are compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import hatrack
+from hatrack import HAT, Learner, Task
+from hatrack.learn import proof
+from hatrack.learn.state import verify
+from hatrack.methods import METHODS
+from hatrack.methods.base import Method
+from hatrack.nets import build
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[Task]:
+    return hatrack.tasks("split-digits", seed=0)
+
+
+def net() -> torch.nn.Module:
+    return build("mlp", (1, 8, 8), widths=(20,))
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(proof, "environment", lambda device: {"torch": "0.1", device.type: name})
+
+
+def test_logits_of_another_machine_are_compared_within_a_tolerance(
+    tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        elsewhere(there, "abacus")
+        learner = Learner(net(), HAT(), epochs=2, device="cpu")
+        learner.learn(tasks[0])
+        learner.save(tmp_path)
+    loaded = hatrack.load(tmp_path, net(), device="cpu")
+    loaded.learn(tasks[1])
+    loaded.save(tmp_path)  # the first task's logits are still those of the other machine
+    for probe, off in zip(loaded.probes, (5e-5, 0.0), strict=True):
+        probe.logits += off
+    verdict = loaded.verify()
+    assert verdict.ok
+    lines = str(verdict).splitlines()
+    assert lines[0] == "digits 0-1: unchanged (128 probe logits within 0.0001 and all locked entries bit-identical)"
+    assert lines[1] == "digits 2-3: unchanged (128 probe logits and all locked entries bit-identical)"
+    assert lines[2].startswith("1 of 2 tasks stored their logits under {'torch': '0.1', 'cpu': 'abacus'}, here is ")
+    assert str(verify(tmp_path, net(), "cpu")) == str(verdict)
+    loaded.probes[0].logits += 1e-3
+    assert [t.ok for t in loaded.verify().tasks] == [False, True]
+    loaded.probes[1].logits += 5e-5  # of this machine: bit by bit
+    assert [t.ok for t in loaded.verify().tasks] == [False, False]
+
+
+def test_a_save_of_an_earlier_version_has_one_environment(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=1, device="cpu")
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    page = json.loads((tmp_path / "learner.json").read_text())
+    page["environment"] = page.pop("environments")[0]
+    (tmp_path / "learner.json").write_text(json.dumps(page))
+    assert hatrack.load(tmp_path, net(), device="cpu").probes[0].environment == page["environment"]
+
+
+@pytest.mark.parametrize("method", [METHODS["ewc"](), HAT(hard=False)])
+def test_locked_entries_are_named_only_where_there_are_any(method: Method, tasks: list[Task]) -> None:
+    learner = Learner(net(), method, epochs=1, device="cpu")
+    learner.learn(tasks[0])
+    assert str(learner.verify().tasks[0]) == "digits 0-1: unchanged (128 probe logits bit-identical)"
