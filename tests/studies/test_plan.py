@@ -54,6 +54,27 @@ lr = 0.4
     assert [(run.spec.settings["lr"], run.spec.epochs) for run in made.runs] == [(0.2, 5), (0.3, 6), (0.4, 5)]
 
 
+def test_both_names_of_a_setting_are_one() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["a", "b"]
+measures = ["acc", "ncl"]
+[shared]
+lr = 0.1
+"net.widths" = [10]
+[benchmark.split-digits]
+"method.lr" = 0.2
+[method.a]
+use = "hat"
+widths = [20]
+[method.b]
+use = "hat"
+lr = 0.3
+""")
+    assert [(r.spec.settings["lr"], r.spec.net_options["widths"]) for r in made.runs] == [(0.2, [20]), (0.3, [10])]
+    assert [spec.settings["lr"] for spec in made.references.values()] == [0.2, 0.2]
+
+
 def test_references_are_added_by_themselves_and_shared() -> None:
     made = planned("""
 seeds = [0, 1]

@@ -19,6 +19,7 @@ from hatrack.runs.references import SAME, SERVES
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.identity import folder_name
+from hatrack.studies.levels import merged
 
 _SERVED_BY = {reference: method for method, (reference, _) in SERVES.items()}
 
@@ -80,7 +81,7 @@ def plan(study: Study, places: Places, device: str | None = None, data: str | No
 
 def _spec(study: Study, benchmark: Entry, method: Entry, seed: int, machine: Mapping[str, Any]) -> Spec:
     """Return the spec of a run, with the settings of the file in their order."""
-    chosen = {**study.shared, **own_settings(benchmark, method)}
+    chosen = merged(study.shared, own_settings(benchmark, method))
     fixed = {"method": method.name, "benchmark": benchmark.name, "seed": seed}
     try:
         return _settled({**machine, **fixed}, chosen)
@@ -101,7 +102,7 @@ def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: S
 
     The plain form takes from the file what all runs share, so far as it has such a setting.
     """
-    shared = {**study.shared, **benchmark.settings}
+    shared = merged(study.shared, benchmark.settings)
     run = _of_common_size(run, shared)
     for spec in listed:
         if spec.method == method and all(getattr(spec, key) == getattr(run, key) for key in SAME):
