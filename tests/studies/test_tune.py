@@ -206,13 +206,22 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "sgd on split-digits, tuned" in capsys.readouterr().out
 
 
-def test_missing_data_are_named_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--benchmark mnist2 --data empty", "mnist: no train and test Parquet files in "),
+        ("--set widths=[0]", "net 'mlp' cannot be built with "),
+        ("--net alexnet", "alexnet takes square pictures of at least 20×20"),
+    ],
+)
+@pytest.mark.parametrize("out", ["new", "empty"])
+def test_what_every_trial_would_fail_with_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, says: str, out: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    assert main("tune --method sgd --benchmark mnist2 --trials 2 --data empty".split()) == 2
+    assert main(["tune", "--method", "sgd", "--trials", "2", "--out", out, *words.split()]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("hatrack: mnist: no train and test Parquet files in ")
+    assert said.startswith(f"hatrack: {says}")
     assert said.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["empty"]
+    assert [p.name for p in tmp_path.rglob("*")] == ["empty"]

@@ -21,13 +21,13 @@ from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.runs import toml
 from hatrack.runs.folder import lock
-from hatrack.runs.setup import sequence_of
+from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
 from hatrack.studies.export import csv_text
 from hatrack.studies.journal import mend
 from hatrack.studies.pool import Done, Pool
-from hatrack.studies.score import Report, Trial, score
+from hatrack.studies.score import Report, Trial, score, validation_only
 from hatrack.studies.space import space, suggest, within
 
 WARM_UP = 5
@@ -73,19 +73,26 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
     _optuna()
     base = search.spec(search.seeds[0], {})
     explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
-    if not out.exists():
-        sequence_of(base)  # raises what every trial would fail with, before anything is made
+    journal = out / "journal.log"
+    if not journal.exists():
+        _require_possible(base)
     out.mkdir(parents=True, exist_ok=True)
     held = lock(out)
     try:
         _same_search(out / "search.json", base, search, explored)
-        study = _opened(out / "journal.log", base, explored)
+        study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
         _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
     finally:
         os.close(held)
+
+
+def _require_possible(base: Spec) -> None:
+    """Raise what every trial would fail with, whatever it chooses, before anything is made."""
+    tasks = [validation_only(task) for task in sequence_of(base)]
+    new_net(base, tasks[0].train.first(1).shape[1:])
 
 
 def _same_search(file: Path, base: Spec, search: Search, explored: Mapping[str, Hyper]) -> None:
