@@ -127,6 +127,7 @@ class Note:
     def __init__(self, stop: int | None = None) -> None:
         self.numbers: list[int] = []
         self.given_up = 0
+        self.notices: list[tuple[int, str]] = []
         self._stop = stop
 
     def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
@@ -137,6 +138,9 @@ class Note:
 
     def failed(self, number: int, reason: str) -> None:
         raise AssertionError(reason)
+
+    def notice(self, number: int, line: str) -> None:
+        self.notices.append((number, line))
 
 
 def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +168,15 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(HatrackError, match="holds a search with other settings"):
         tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
+
+
+@pytest.mark.filterwarnings("always::hatrack.learn.fit.DivergenceWarning")
+def test_what_the_library_says_during_a_trial_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    note = Note()
+    tune(Search({**GIVEN, "method": "ewc"}, {**FIXED, "lr": 1e20, "clip": 1e30}, [0], 1), tmp_path / "t", 1, note)
+    assert note.notices
+    assert all(number == 0 and "diverged in epoch 1 at a learning rate of" in line for number, line in note.notices)
 
 
 def test_trials_under_way_in_a_killed_process_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

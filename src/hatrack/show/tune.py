@@ -1,4 +1,4 @@
-"""Progress of a search: a line for each trial that is over."""
+"""Progress of a search: a line for each trial that is over, and what the library says during one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class TuneProgress:
 
     def __init__(self) -> None:
         self._best: float | None = None
+        self._notices: set[str] = set()
 
     def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
         """Print the trial's figure and settings."""
@@ -25,10 +26,20 @@ class TuneProgress:
 
     def failed(self, number: int, reason: str) -> None:
         """Print why a trial failed."""
-        print(f"hatrack: trial {number} failed: {reason}", file=sys.stderr, flush=True)
+        _complain(f"trial {number} failed: {reason}")
+
+    def notice(self, number: int, line: str) -> None:
+        """Print what is said during a trial (each line once)."""
+        if line not in self._notices:
+            self._notices.add(line)
+            _complain(f"trial {number}: {line}")
 
 
 def listed(settings: Mapping[str, Any]) -> str:
     """Return settings as --set takes them, numbers cut to four digits."""
     shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in settings.items()}
     return ", ".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _complain(line: str) -> None:
+    print(f"hatrack: {line}", file=sys.stderr, flush=True)

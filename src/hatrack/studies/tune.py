@@ -35,13 +35,16 @@ WARM_UP = 5
 
 
 class Teller(Protocol):
-    """Hears of every trial that is over."""
+    """Hears of every trial that is over, and what is said during one."""
 
     def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
         """Note a finished trial; without a value it was given up."""
 
     def failed(self, number: int, reason: str) -> None:
         """Note a trial that failed."""
+
+    def notice(self, number: int, line: str) -> None:
+        """Note a line that the library says during a trial."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,10 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
             asked[trial.number] = trial
             yield Trial(trial.number, [search.spec(seed, chosen) for seed in search.seeds])
 
-    def hear(trial: Trial, report: Report) -> bool:
+    def hear(trial: Trial, report: Report | str) -> bool:
+        if isinstance(report, str):
+            teller.notice(trial.number, report)
+            return False
         known = study.trials[trial.number].intermediate_values
         if report.step not in known:  # a worker that died and was replaced reports again
             asked[trial.number].report(report.value, report.step)
