@@ -126,12 +126,16 @@ class Note:
 
     def __init__(self, stop: int | None = None) -> None:
         self.numbers: list[int] = []
+        self.best: list[bool] = []
         self.given_up = 0
         self.notices: list[tuple[int, str]] = []
         self._stop = stop
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
         self.numbers.append(number)
+        self.best.append(best)
         self.given_up += value is None
         if done == self._stop:
             raise KeyboardInterrupt
@@ -168,6 +172,18 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(HatrackError, match="holds a search with other settings"):
         tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
+
+
+def test_the_best_so_far_counts_trials_of_earlier_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    figures = iter([0.5, 0.6, 0.6, 0.4, 0.7])
+    monkeypatch.setattr("hatrack.studies.tune.score", lambda trial, tell: next(figures))
+    best = []
+    for trials in (2, 3, 5):
+        note = Note()
+        tune(Search(GIVEN, FIXED, [0], trials), tmp_path / "t", 1, note)
+        best += note.best
+    assert best == [True, True, False, False, True]
 
 
 @pytest.mark.filterwarnings("always::hatrack.learn.fit.DivergenceWarning")

@@ -11,18 +11,17 @@ class TuneProgress:
     """A teller that prints plain lines."""
 
     def __init__(self) -> None:
-        self._best: float | None = None
         self._notices: set[str] = set()
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
         """Print the trial's figure and settings."""
         place = f"[{done}/{trials}] trial {number}"
         if value is None:
             print(f"{place}: given up, below the median; {listed(params)}", flush=True)
             return
-        better = self._best is None or value > self._best
-        self._best = value if better else self._best
-        print(f"{place}: {value:.4f}{' (best so far)' if better else ''}; {listed(params)}", flush=True)
+        print(f"{place}: {value:.4f}{' (best so far)' if best else ''}; {listed(params)}", flush=True)
 
     def failed(self, number: int, reason: str) -> None:
         """Print why a trial failed."""

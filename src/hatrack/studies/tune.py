@@ -37,8 +37,10 @@ WARM_UP = 5
 class Teller(Protocol):
     """Hears of every trial that is over, and what is said during one."""
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
-        """Note a finished trial; without a value it was given up."""
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
+        """Note a finished trial; without a value it was given up. `best`: of all in the journal so far."""
 
     def failed(self, number: int, reason: str) -> None:
         """Note a trial that failed."""
@@ -171,8 +173,9 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
             teller.failed(number, done.reason)
             _give_up_if_nothing_works(failures, study, over, done)
             continue
+        best = done.value is not None and all(done.value > t.value for t in _complete(study))
         study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
-        teller.trial(_count(study, over), search.trials, number, done.value, trial.params)
+        teller.trial(_count(study, over), search.trials, number, done.value, trial.params, best)
 
 
 def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
@@ -186,14 +189,18 @@ def _count(study: Any, states: Any) -> int:
     return len(study.get_trials(deepcopy=False, states=states))
 
 
+def _complete(study: Any) -> Sequence[Any]:
+    found: Sequence[Any] = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
+    return found
+
+
 def _give_up_if_nothing_works(failures: int, study: Any, over: Any, done: Done[Trial]) -> None:
     if failures >= WARM_UP and not _count(study, over):
         raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
 
 
 def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
-    complete = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
-    if not complete:
+    if not _complete(study):
         raise HatrackError("no trial was finished; ask for more --trials.")
     best = study.best_trial
     about = (
