@@ -31,7 +31,10 @@ def test_p_values(p: float | None, said: str) -> None:
     assert chance(p) == said
 
 
-@pytest.mark.parametrize(("kept", "said"), [(None, "–"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")])
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [(None, "–"), (0, "0 B"), (300, "300 B"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")],
+)
 def test_sizes(kept: int | None, said: str) -> None:
     assert size(kept) == said
 
