@@ -57,7 +57,7 @@ def test_refused_runs_leave_no_folder(
     shown = capsys.readouterr().out
     assert shown.count("stopped: the learning rate starts at 0") == 2
     assert "resume" not in shown
-    assert list((tmp_path / "both").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_seed_and_seeds_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,30 @@ def test_a_refused_run_leaves_no_folder() -> None:
     assert names(Path("stood")) == []
 
 
+def test_a_refused_run_takes_the_folders_along_that_were_made_for_it() -> None:
+    Path("stood").mkdir()
+    refuse(Path("stood/a/b/run"))
+    refuse(Path("new/run"))
+    assert names(Path()) == ["stood"]
+    assert names(Path("stood")) == []
+
+
+def test_a_folder_above_several_runs_goes_with_the_last_of_them() -> None:
+    for kept in ([], ["two"]):
+        with create("", Path("many/one"), "") as one, create("", Path("many/two"), "") as two:
+            for run in (one, two):
+                if run.path.name not in kept:
+                    with pytest.raises(HatrackError, match="refused"), run:
+                        raise HatrackError("refused")
+        assert [str(path) for path in Path().rglob("*/") if path.is_dir()] == ["many", "many/two"][: 2 * len(kept)]
+
+
+def test_where_no_run_can_be_made_nothing_is() -> None:
+    with pytest.raises(HatrackError, match="cannot make the run folder"):
+        create("", Path("a/b") / ("x" * 300), "")
+    assert names(Path()) == []
+
+
 def test_what_was_learned_outlives_a_refusal() -> None:
     refuse(Path("a"), metrics="spec\nepoch\n")
     refuse(Path("b"), result="")

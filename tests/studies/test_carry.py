@@ -103,6 +103,15 @@ def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None
     assert "1 of 1 figure within the paper’s band." in summary(outcome, tmp_path / "small")
 
 
+@pytest.mark.filterwarnings("ignore::hatrack.learn.fit.DivergenceWarning")
+def test_runs_and_references_that_diverged_are_named(tmp_path: Path) -> None:
+    text = TEXT.replace("widths = [8]", "widths = [8]\nlr = 1e20\nclip = 1e30").replace('["hat", "sgd"]', '["ewc"]')
+    for _ in range(2):  # also where all was finished before
+        outcome, _, _ = carried(tmp_path, text)
+        names = sorted(path.name.rsplit("-", 1)[0] for path in outcome.diverged)
+        assert names == [f"split-digits-{method}-mlp-s{seed}" for method in ("ewc", "joint") for seed in (0, 1)]
+
+
 def test_a_run_whose_reference_failed_has_its_report_all_the_same(
     tmp_path: Path, drawn: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,22 @@ def test_a_setting_of_the_command_that_reaches_no_run_is_refused() -> None:
         study.with_settings({"c": 2.0})
 
 
+def test_both_names_of_a_setting_are_one_for_the_command() -> None:
+    study = parse(WHOLE, "name")
+    assert study.with_settings({"method.lr": 0.1}).changes == (
+        "method.lr = 0.1 except in [method.plain], [method.plain.on.short]",
+    )
+    assert study.with_settings({"benchmark.tasks": 3}).changes == ("benchmark.tasks = 3 except in [benchmark.short]",)
+    with pytest.raises(HatrackError, match=r"--set method.c reaches no run: .* in \[method.search.grid\]"):
+        study.narrowed(["search"], None).with_settings({"method.c": 2.0})
+
+
+@pytest.mark.parametrize(("inside", "given"), [("net.widths", "widths"), ("widths", "net.widths")])
+def test_a_shared_setting_gives_way_to_the_command_under_either_name(inside: str, given: str) -> None:
+    study = parse(f'benchmarks = ["split-digits"]\nmethods = ["hat"]\n[shared]\n"{inside}" = [10]', "name")
+    assert study.with_settings({given: [60]}).shared == {given: [60]}
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"title = '\xff\xfe'")
     with pytest.raises(HatrackError, match="is not text in UTF-8"):

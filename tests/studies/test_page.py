@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hatrack.studies.page import page
@@ -19,3 +20,14 @@ def test_figures_of_a_file_whose_runs_have_no_value(tmp_path: Path) -> None:
     assert "no value of ours beside the figures" in found
     assert "the file gives no figures" not in found
     assert "the file gives no figures" in page(outcome(tmp_path / "without", SINGLE))
+
+
+def test_runs_that_diverged_are_named(tmp_path: Path) -> None:
+    made = outcome(tmp_path)
+    assert "iverged" not in page(made)
+    lost = {made.findings[0].run.path: "3 of 40 epochs", tmp_path / "references" / "joint-0": "1 of 9 epochs"}
+    found = page(replace(made, diverged=lost))
+    assert "Training diverged in 2 runs: see Runs." in found
+    assert found.count("finished; training diverged in 3 of 40 epochs") == 1
+    assert "joint-0" in found
+    assert found.count("finished; training diverged in 1 of 9 epochs") == 1

@@ -54,6 +54,27 @@ lr = 0.4
     assert [(run.spec.settings["lr"], run.spec.epochs) for run in made.runs] == [(0.2, 5), (0.3, 6), (0.4, 5)]
 
 
+def test_both_names_of_a_setting_are_one() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["a", "b"]
+measures = ["acc", "ncl"]
+[shared]
+lr = 0.1
+"net.widths" = [10]
+[benchmark.split-digits]
+"method.lr" = 0.2
+[method.a]
+use = "hat"
+widths = [20]
+[method.b]
+use = "hat"
+lr = 0.3
+""")
+    assert [(r.spec.settings["lr"], r.spec.net_options["widths"]) for r in made.runs] == [(0.2, [20]), (0.3, [10])]
+    assert [spec.settings["lr"] for spec in made.references.values()] == [0.2, 0.2]
+
+
 def test_references_are_added_by_themselves_and_shared() -> None:
     made = planned("""
 seeds = [0, 1]
@@ -90,6 +111,52 @@ batch_size = 640
     hat, mtl, random = made.runs
     assert set(hat.against) == {mtl.path, random.path}
     assert mtl.path.parent == Path("shared")
+
+
+@pytest.mark.parametrize("rates", ["[0.0002, 0.05]", "[0.05, 0.0002]"])
+def test_of_several_listed_references_the_plain_one_is_taken_in_any_order(rates: str) -> None:
+    made = planned(f"""
+benchmarks = ["split-digits"]
+methods = ["hat", "joint", "random"]
+measures = ["acc", "rho"]
+[method.joint.grid]
+lr = {rates}
+""")
+    joints = {run.spec.settings["lr"]: run.path for run in made.runs if run.spec.method == "joint"}
+    assert made.references == {}
+    assert all(joints[0.05] in run.against and joints[0.0002] not in run.against for run in made.runs)
+
+
+@pytest.mark.parametrize("rates", ["[0.0002, 0.1]", "[0.1, 0.0002]"])
+def test_where_none_of_several_listed_references_is_plain_it_is_added(rates: str) -> None:
+    made = planned(f"""
+benchmarks = ["split-digits"]
+methods = ["hat", "sgd"]
+measures = ["acc", "ncl"]
+[method.sgd.grid]
+lr = {rates}
+""")
+    (path,) = made.references
+    assert made.references[path].settings["lr"] == 0.05
+    assert all(run.against == (path,) for run in made.runs)
+    alone = planned('benchmarks = ["split-digits"]\nmethods = ["hat"]\nmeasures = ["ncl"]')
+    assert list(alone.references) == [path]
+
+
+def test_a_listed_reference_under_two_labels_is_one() -> None:
+    made = planned("""
+benchmarks = ["split-digits"]
+methods = ["a", "b"]
+measures = ["ncl"]
+[method.a]
+use = "sgd"
+lr = 0.1
+[method.b]
+use = "sgd"
+lr = 0.1
+""")
+    assert made.references == {}
+    assert [run.against for run in made.runs] == [(made.runs[0].path,)] * 2
 
 
 def test_a_reference_has_the_network_of_its_run() -> None:

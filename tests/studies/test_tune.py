@@ -126,17 +126,25 @@ class Note:
 
     def __init__(self, stop: int | None = None) -> None:
         self.numbers: list[int] = []
+        self.best: list[bool] = []
         self.given_up = 0
+        self.notices: list[tuple[int, str]] = []
         self._stop = stop
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
         self.numbers.append(number)
+        self.best.append(best)
         self.given_up += value is None
         if done == self._stop:
             raise KeyboardInterrupt
 
     def failed(self, number: int, reason: str) -> None:
         raise AssertionError(reason)
+
+    def notice(self, number: int, line: str) -> None:
+        self.notices.append((number, line))
 
 
 def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +172,27 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(HatrackError, match="holds a search with other settings"):
         tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
+
+
+def test_the_best_so_far_counts_trials_of_earlier_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    figures = iter([0.5, 0.6, 0.6, 0.4, 0.7])
+    monkeypatch.setattr("hatrack.studies.tune.score", lambda trial, tell: next(figures))
+    best = []
+    for trials in (2, 3, 5):
+        note = Note()
+        tune(Search(GIVEN, FIXED, [0], trials), tmp_path / "t", 1, note)
+        best += note.best
+    assert best == [True, True, False, False, True]
+
+
+@pytest.mark.filterwarnings("always::hatrack.learn.fit.DivergenceWarning")
+def test_what_the_library_says_during_a_trial_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    note = Note()
+    tune(Search({**GIVEN, "method": "ewc"}, {**FIXED, "lr": 1e20, "clip": 1e30}, [0], 1), tmp_path / "t", 1, note)
+    assert note.notices
+    assert all(number == 0 and "diverged in epoch 1 at a learning rate of" in line for number, line in note.notices)
 
 
 def test_trials_under_way_in_a_killed_process_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,13 +235,22 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "sgd on split-digits, tuned" in capsys.readouterr().out
 
 
-def test_missing_data_are_named_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--benchmark mnist2 --data empty", "mnist: no train and test Parquet files in "),
+        ("--set widths=[0]", "net 'mlp' cannot be built with "),
+        ("--net alexnet", "alexnet takes square pictures of at least 20×20"),
+    ],
+)
+@pytest.mark.parametrize("out", ["new", "empty"])
+def test_what_every_trial_would_fail_with_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, says: str, out: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    assert main("tune --method sgd --benchmark mnist2 --trials 2 --data empty".split()) == 2
+    assert main(["tune", "--method", "sgd", "--trials", "2", "--out", out, *words.split()]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("hatrack: mnist: no train and test Parquet files in ")
+    assert said.startswith(f"hatrack: {says}")
     assert said.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["empty"]
+    assert [p.name for p in tmp_path.rglob("*")] == ["empty"]

@@ -31,7 +31,10 @@ def test_p_values(p: float | None, said: str) -> None:
     assert chance(p) == said
 
 
-@pytest.mark.parametrize(("kept", "said"), [(None, "–"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")])
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [(None, "–"), (0, "0 B"), (300, "300 B"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")],
+)
 def test_sizes(kept: int | None, said: str) -> None:
     assert size(kept) == said
 
@@ -41,3 +44,11 @@ def test_runs_that_failed_for_one_reason_are_named_together() -> None:
     reasons = {Path("a"): "no data", Path("b"): "no data", Path("c"): "too hot", Path("d"): "no data"}
     text = summary(Outcome(study, [], reasons), Path("out"))
     assert "\n  a and 2 more: no data\n  c: too hot\n" in text
+
+
+def test_runs_that_diverged_are_named() -> None:
+    study = parse("benchmarks = ['split-digits']\nmethods = ['hat']", "name")
+    lost = {Path("own/a"): "1 of 1 epoch", Path("references/b"): "3 of 40 epochs"}
+    text = summary(Outcome(study, [], {}, lost), Path("out"))
+    assert "\n  a: in 1 of 1 epoch\n  b: in 3 of 40 epochs\n" in text
+    assert "iverged" not in summary(Outcome(study, [], {}), Path("out"))

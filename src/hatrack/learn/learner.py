@@ -336,9 +336,10 @@ class Learner:
         return reuse(known) if known else None
 
     def kept_bytes(self) -> int:
-        """Return how much is kept for finished tasks besides network and heads: masks, importances, own weights.
+        """Return how much the method stores for finished tasks besides network and heads.
 
-        Not counted: the data of old tasks, where a method needs them again.
+        Masks, importances, own weights, chosen samples. Not counted: the data of old tasks, where a method is handed
+        them again.
         """
         own = [tensor for private in self.model.private for tensor in private.values()]
         return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def read(folder: Path) -> Run:
         settings=_settings(folder / "spec.toml"),
         accuracy=_accuracy(result.accuracy, count, folder / "result.json"),
         reuse=None if result.reuse is None else _square(result.reuse, count, folder / "result.json"),
-        epochs=_epochs(folder / "metrics.jsonl", count),
+        epochs=epochs(folder / "metrics.jsonl", count),
         masks=_masks(masks, count, layers) if masks.exists() else None,
     )
 
@@ -199,8 +200,8 @@ def _filled(rows: list[list[float | None]], count: int) -> Floats:
     return table
 
 
-def _epochs(path: Path, count: int) -> list[Epoch]:
-    """Return the epochs in order; of an epoch that was recorded twice, the later record counts."""
+def epochs(path: Path, count: float = math.inf) -> list[Epoch]:
+    """Return the epochs in metrics.jsonl, those of `count` tasks, in order; of one recorded twice, the later counts."""
     latest: dict[tuple[int, int], Epoch] = {}
     for number, line in enumerate(_text(path, AGAIN).splitlines(), start=1):
         where = f"{path}, line {number},"

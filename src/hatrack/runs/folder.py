@@ -2,7 +2,7 @@
 
 A folder appears under its name in one step with `spec.toml` already inside: it is made under a temporary name
 beside it and renamed, which the system refuses where a run already stands. A run that is refused before anything was
-learned takes its folder along.
+learned takes its folder along, and the folders above that were made for it and are empty then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from difflib import get_close_matches
 from itertools import count
@@ -31,13 +31,15 @@ class InUse(HatrackError):
 class Folder:
     """A run's folder; where it holds the lock, this process alone may write in it until it closes or dies.
 
-    `made`: just now, for this run; `stood`: in place of an empty folder.
+    `made`: just now, for this run; `stood`: in place of an empty folder; `above`: folders made too, inner first.
     """
 
-    def __init__(self, path: Path, lock: int | None = None, made: bool = False, stood: bool = False) -> None:
+    def __init__(
+        self, path: Path, lock: int | None = None, made: bool = False, stood: bool = False, above: Iterable[Path] = ()
+    ) -> None:
         self.path = path
         self._lock = lock
-        self._made, self._stood = made, stood
+        self._made, self._stood, self._above = made, stood, above
 
     @property
     def spec(self) -> Path:
@@ -84,6 +86,9 @@ class Folder:
         if self._made and isinstance(error, HatrackError) and self._untouched():
             self._take_back()
         self.close()
+        # Also at a later exit than that of the refusal, when runs beside this one may be gone too.
+        if not self.path.exists():
+            _remove_empty(self._above)
 
     def _untouched(self) -> bool:
         """Whether nothing was learned: no epoch and no task stands behind the spec in metrics.jsonl."""
@@ -102,17 +107,22 @@ class Folder:
 def create(spec: str, out: Path | None, name: str) -> Folder:
     """Make the folder `out` holding the text `spec`; without `out`, runs/<name>, then runs/<name>-2, -3, …"""
     first = out if out is not None else Path("runs") / name
-    try:
-        first.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot(first, error) from None
-    for path in [first] if out is not None else _names(first):
+    with ExitStack() as undo:
         try:
-            return _make(path, spec)
-        except FileExistsError:
-            continue
+            above = [folder for folder in first.parents if not folder.exists()]
+            undo.callback(_remove_empty, above)
+            first.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _cannot(path, error) from None
+            raise _cannot(first, error) from None
+        for path in [first] if out is not None else _names(first):
+            try:
+                made = _make(path, spec, above)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise _cannot(path, error) from None
+            undo.pop_all()
+            return made
     raise HatrackError(
         f"{str(out)!r} already holds something; to go on with a run there: hatrack resume {out}; "
         f"otherwise choose another --out."
@@ -148,7 +158,13 @@ def _names(first: Path) -> Iterator[Path]:
         yield first.with_name(f"{first.name}-{number}")
 
 
-def _make(path: Path, spec: str) -> Folder:
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # something is in it
+            folder.rmdir()
+
+
+def _make(path: Path, spec: str, above: Iterable[Path]) -> Folder:
     if path.exists() and path.samefile(Path.cwd()):
         raise HatrackError(f"a run needs a folder of its own, got the current one ({str(path)!r}).")
     if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir())):
@@ -163,7 +179,7 @@ def _make(path: Path, spec: str) -> Folder:
         atomic.write(draft / "spec.toml", spec)
         _rename(draft, path)
         undo.pop_all()
-    return Folder(path, held, made=True, stood=stood)
+    return Folder(path, held, made=True, stood=stood, above=above)
 
 
 def _rename(draft: Path, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Progress of a search: a line for each trial that is over."""
+"""Progress of a search: a line for each trial that is over, and what the library says during one."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ class TuneProgress:
     """A teller that prints plain lines."""
 
     def __init__(self) -> None:
-        self._best: float | None = None
+        self._notices: set[str] = set()
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
         """Print the trial's figure and settings."""
         place = f"[{done}/{trials}] trial {number}"
         if value is None:
             print(f"{place}: given up, below the median; {listed(params)}", flush=True)
             return
-        better = self._best is None or value > self._best
-        self._best = value if better else self._best
-        print(f"{place}: {value:.4f}{' (best so far)' if better else ''}; {listed(params)}", flush=True)
+        print(f"{place}: {value:.4f}{' (best so far)' if best else ''}; {listed(params)}", flush=True)
 
     def failed(self, number: int, reason: str) -> None:
         """Print why a trial failed."""
-        print(f"hatrack: trial {number} failed: {reason}", file=sys.stderr, flush=True)
+        _complain(f"trial {number} failed: {reason}")
+
+    def notice(self, number: int, line: str) -> None:
+        """Print what is said during a trial (each line once)."""
+        if line not in self._notices:
+            self._notices.add(line)
+            _complain(f"trial {number}: {line}")
 
 
 def listed(settings: Mapping[str, Any]) -> str:
     """Return settings as --set takes them, numbers cut to four digits."""
     shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in settings.items()}
     return ", ".join(f"{key}={value}" for key, value in shown.items())
+
+
+def _complain(line: str) -> None:
+    print(f"hatrack: {line}", file=sys.stderr, flush=True)

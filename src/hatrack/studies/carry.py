@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
 from hatrack.studies.engine import Engine
 from hatrack.studies.file import Study
-from hatrack.studies.findings import Finding, gather, without_value
+from hatrack.studies.findings import Finding, diverged, gather, without_value
 from hatrack.studies.job import Job
 from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Places, Plan, plan
@@ -44,11 +44,12 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """All findings of a study, and why runs failed (references among them), by folder."""
+    """All findings of a study; by folder, references among them: why runs failed, in how many epochs some diverged."""
 
     study: Study
     findings: list[Finding]
     reasons: dict[Path, str]
+    diverged: dict[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
         findings = gather(planned, places.runs, reasons, watcher.notice)
         for line in without_value(study.measures, findings):
             watcher.notice(line)
-        return Outcome(study, findings, reasons)
+        return Outcome(study, findings, reasons, diverged(planned.work(), watcher.notice))
     finally:
         os.close(held)
 

@@ -8,7 +8,7 @@
                            [method.LABEL.grid] lists of values: the method is run at every combination
     [paper]                within = least half width of a band; [paper.MEASURE.BENCHMARK] LABEL = mean or [mean, std]
 
-What stands further down wins: shared, benchmark, method, method on a benchmark, grid.
+What stands further down wins: shared, benchmark, method, method on a benchmark, grid (see `levels`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
 from hatrack.methods import METHODS
 from hatrack.studies.figures import Figure, figure
+from hatrack.studies.levels import holds, merged
 from hatrack.studies.measures import Measure, measure
 
 _LISTS = ("seeds", "methods", "benchmarks", "measures")
@@ -79,12 +80,12 @@ class Study:
         """Return the study with further shared settings; a section of the file that sets the same keeps its own."""
         _refuse_listed("--set", sets)
         changes = tuple(f"{key} = {value}{self._except(key)}" for key, value in sets.items())
-        return replace(self, shared={**self.shared, **sets}, changes=self.changes + changes)
+        return replace(self, shared=merged(self.shared, sets), changes=self.changes + changes)
 
     def _except(self, key: str) -> str:
         """Say which sections keep their own `key`; raise where no run is left that a shared one would reach."""
         sections = ", ".join(f"[{section}]" for section in self._sections(key))
-        if all(key in own_settings(benchmark, method) for benchmark in self.benchmarks for method in self.methods):
+        if all(holds(own_settings(benchmark, method), key) for benchmark in self.benchmarks for method in self.methods):
             raise HatrackError(
                 f"--set {key} reaches no run: it counts as [shared], and the study has its own {key} in {sections}; "
                 f"change it there."
@@ -93,18 +94,18 @@ class Study:
 
     def _sections(self, key: str) -> list[str]:
         """Return the names of the sections that set `key` for a method or a benchmark of this study."""
-        found = [f"benchmark.{b.label}" for b in self.benchmarks if key in b.settings]
+        found = [f"benchmark.{b.label}" for b in self.benchmarks if holds(b.settings, key)]
         for method in self.methods:
             section = f"method.{method.family or method.label}"
-            found += [section] if key in method.settings else []
-            found += [f"{section}.on.{label}" for label, settings in method.on.items() if key in settings]
-            found += [f"{section}.grid"] if key in method.point else []
+            found += [section] if holds(method.settings, key) else []
+            found += [f"{section}.on.{label}" for label, settings in method.on.items() if holds(settings, key)]
+            found += [f"{section}.grid"] if holds(method.point, key) else []
         return list(dict.fromkeys(found))  # the points of a grid have one section
 
 
 def own_settings(benchmark: Entry, method: Entry) -> dict[str, Any]:
     """Return what the file sets for a method on a benchmark beyond what all runs share; what stands later wins."""
-    return {**benchmark.settings, **method.settings, **method.on.get(benchmark.label, {}), **method.point}
+    return merged(benchmark.settings, method.settings, method.on.get(benchmark.label, {}), method.point)
 
 
 def read(path: Path) -> Study:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.report import write as write_report
+from hatrack.report.parts import counted
+from hatrack.report.read import epochs
 from hatrack.runs.references import completed, read_result, store
 from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Plan, Planned
@@ -54,6 +56,22 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         store(run.path, whole)  # a reference is shared with other studies, and stays as it is
         write_report(run.path)
     return Finding(run, whole)
+
+
+def diverged(folders: Iterable[Path], notice: Callable[[str], None]) -> dict[Path, str]:
+    """Return in how many of their epochs runs diverged that are finished and did; what cannot be read is told."""
+    found = {}
+    for path in folders:
+        if not (path / "result.json").exists():
+            continue
+        try:
+            seen = epochs(path / "metrics.jsonl")
+        except HatrackError as error:
+            notice(str(error))
+            continue
+        if lost := sum(epoch.diverged for epoch in seen):
+            found[path] = f"{lost} of {counted(len(seen), 'epoch')}"
+    return found
 
 
 def without_value(measures: Sequence[Measure], findings: Sequence[Finding]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from hatrack import __version__
 from hatrack.report.parts import (
@@ -71,6 +72,8 @@ def _said(outcome: Outcome, made: Sequence[Table]) -> str:
     done = sum(f.result is not None for f in outcome.findings)
     text = f"{done} of {counted(len(outcome.findings), 'run')} finished."
     text = f"{text} {agreement(verdicts(made))}".rstrip()
+    if outcome.diverged:
+        text += f" Training diverged in {counted(len(outcome.diverged), 'run')}: see Runs."
     if outcome.study.changes:
         text += f" Changed from the study file: {'; '.join(outcome.study.changes)}."
     return text
@@ -243,8 +246,14 @@ def _cost(made: Table) -> str:
 def _runs(outcome: Outcome) -> str:
     rows = []
     for f in outcome.findings:
-        state = "finished" if f.result is not None else f.reason
+        state = _finished(outcome, f.run.path) if f.result is not None else f.reason
         rows.append([f.run.path.name, f.run.benchmark, f.run.method, str(f.run.spec.seed), state])
-    others = [path for path in outcome.reasons if path not in {f.run.path for f in outcome.findings}]
-    rows += [[path.name, DASH, "reference", DASH, outcome.reasons[path]] for path in others]
+    listed = {f.run.path for f in outcome.findings}
+    others = {path: _finished(outcome, path) for path in outcome.diverged} | outcome.reasons
+    rows += [[path.name, DASH, "reference", DASH, state] for path, state in others.items() if path not in listed]
     return table("tasks", ["Folder", "Benchmark", "Method", "Seed", "State"], rows, numbers=0)
+
+
+def _finished(outcome: Outcome, path: Path) -> str:
+    lost = outcome.diverged.get(path)
+    return f"finished; training diverged in {lost}" if lost else "finished"

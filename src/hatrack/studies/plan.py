@@ -19,6 +19,7 @@ from hatrack.runs.references import SAME, SERVES
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.identity import folder_name
+from hatrack.studies.levels import merged
 
 _SERVED_BY = {reference: method for method, (reference, _) in SERVES.items()}
 
@@ -80,7 +81,7 @@ def plan(study: Study, places: Places, device: str | None = None, data: str | No
 
 def _spec(study: Study, benchmark: Entry, method: Entry, seed: int, machine: Mapping[str, Any]) -> Spec:
     """Return the spec of a run, with the settings of the file in their order."""
-    chosen = {**study.shared, **own_settings(benchmark, method)}
+    chosen = merged(study.shared, own_settings(benchmark, method))
     fixed = {"method": method.name, "benchmark": benchmark.name, "seed": seed}
     try:
         return _settled({**machine, **fixed}, chosen)
@@ -99,13 +100,17 @@ def _settled(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> Spec:
 def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: Sequence[Spec]) -> Spec:
     """Return the reference of `method` for a run: one that the study lists for the same network, else its plain form.
 
-    The plain form takes from the file what all runs share, so far as it has such a setting.
+    Of several, such as the points of a grid, none is taken for its place in the list: there too it is the plain form,
+    whether it is among them or not.
     """
-    shared = {**study.shared, **benchmark.settings}
+    shared = merged(study.shared, benchmark.settings)
     run = _of_common_size(run, shared)
-    for spec in listed:
-        if spec.method == method and all(getattr(spec, key) == getattr(run, key) for key in SAME):
-            return spec
+    fit = [spec for spec in listed if spec.method == method and all(getattr(spec, k) == getattr(run, k) for k in SAME)]
+    return fit[0] if len(set(map(folder_name, fit))) == 1 else _plain(method, run, shared)
+
+
+def _plain(method: str, run: Spec, shared: Mapping[str, Any]) -> Spec:
+    """Return the reference of `method` by itself: with what all runs share, so far as it has such a setting."""
     settings = accepted.of_method(method)
     kept = {key: value for key, value in shared.items() if key.removeprefix("method.") in settings}
     given = {key: getattr(run, key) for key in RUN_KEYS} | {"method": method}

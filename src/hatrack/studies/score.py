@@ -1,7 +1,7 @@
 """How good a trial of the search is: average accuracy at the end on *validation* samples, the mean over seeds.
 
 The test parts are taken away before anything is learned; the validation part stands in their place. A trial reports
-after every task, and is given up when the answer is True.
+after every task, and is given up when the answer is True; what the library says meanwhile is told as lines of text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
+from hatrack.studies.lines import lines_to
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Report:
 
 def score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
     """Return the trial's figure; None where it was given up on the way."""
+    with lines_to(tell):
+        return _score(trial, tell)
+
+
+def _score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
     finals = []
     step = 0
     for spec in trial.specs:

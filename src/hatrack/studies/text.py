@@ -13,10 +13,10 @@ from hatrack.studies.words import agreement, chance, number, ours, size, theirs
 
 
 def summary(outcome: Outcome, folder: Path) -> str:
-    """Return a table a benchmark, the ranking, what failed and where the files are."""
+    """Return a table a benchmark, the ranking, what diverged, what failed and where the files are."""
     made = tables(outcome)
     blocks = [_title(outcome), *(_table(table) for table in made), *(_ranking(table) for table in made)]
-    blocks += [agreement(verdicts(made)), _failures(outcome), _files(folder)]
+    blocks += [agreement(verdicts(made)), _diverged(outcome), _failures(outcome), _files(folder)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -55,6 +55,13 @@ def _ranking(table: Table) -> str:
             line += [f"{gap.mean:+.4f}", f"± {gap.half:.4f}", chance(place.test.t), chance(place.test.wilcoxon)]
         lines.append(line + [""] * (6 - len(line)))
     return aligned(lines)
+
+
+def _diverged(outcome: Outcome) -> str:
+    if not outcome.diverged:
+        return ""
+    lines = [f"  {path.name}: in {lost}" for path, lost in outcome.diverged.items()]
+    return "\n".join(["Training diverged (see report.html of the run):", *lines])
 
 
 def _failures(outcome: Outcome) -> str:

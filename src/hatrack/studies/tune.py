@@ -21,13 +21,13 @@ from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.runs import toml
 from hatrack.runs.folder import lock
-from hatrack.runs.setup import sequence_of
+from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
 from hatrack.studies.export import csv_text
 from hatrack.studies.journal import mend
 from hatrack.studies.pool import Done, Pool
-from hatrack.studies.score import Report, Trial, score
+from hatrack.studies.score import Report, Trial, score, validation_only
 from hatrack.studies.space import space, suggest, within
 
 WARM_UP = 5
@@ -35,13 +35,18 @@ WARM_UP = 5
 
 
 class Teller(Protocol):
-    """Hears of every trial that is over."""
+    """Hears of every trial that is over, and what is said during one."""
 
-    def trial(self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any]) -> None:
-        """Note a finished trial; without a value it was given up."""
+    def trial(
+        self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
+    ) -> None:
+        """Note a finished trial; without a value it was given up. `best`: of all in the journal so far."""
 
     def failed(self, number: int, reason: str) -> None:
         """Note a trial that failed."""
+
+    def notice(self, number: int, line: str) -> None:
+        """Note a line that the library says during a trial."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,26 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
     _optuna()
     base = search.spec(search.seeds[0], {})
     explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
-    if not out.exists():
-        sequence_of(base)  # raises what every trial would fail with, before anything is made
+    journal = out / "journal.log"
+    if not journal.exists():
+        _require_possible(base)
     out.mkdir(parents=True, exist_ok=True)
     held = lock(out)
     try:
         _same_search(out / "search.json", base, search, explored)
-        study = _opened(out / "journal.log", base, explored)
+        study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
         _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
     finally:
         os.close(held)
+
+
+def _require_possible(base: Spec) -> None:
+    """Raise what every trial would fail with, whatever it chooses, before anything is made."""
+    tasks = [validation_only(task) for task in sequence_of(base)]
+    new_net(base, tasks[0].train.first(1).shape[1:])
 
 
 def _same_search(file: Path, base: Spec, search: Search, explored: Mapping[str, Hyper]) -> None:
@@ -141,7 +153,10 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
             asked[trial.number] = trial
             yield Trial(trial.number, [search.spec(seed, chosen) for seed in search.seeds])
 
-    def hear(trial: Trial, report: Report) -> bool:
+    def hear(trial: Trial, report: Report | str) -> bool:
+        if isinstance(report, str):
+            teller.notice(trial.number, report)
+            return False
         known = study.trials[trial.number].intermediate_values
         if report.step not in known:  # a worker that died and was replaced reports again
             asked[trial.number].report(report.value, report.step)
@@ -158,8 +173,9 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
             teller.failed(number, done.reason)
             _give_up_if_nothing_works(failures, study, over, done)
             continue
+        best = done.value is not None and all(done.value > t.value for t in _complete(study))
         study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
-        teller.trial(_count(study, over), search.trials, number, done.value, trial.params)
+        teller.trial(_count(study, over), search.trials, number, done.value, trial.params, best)
 
 
 def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
@@ -173,14 +189,18 @@ def _count(study: Any, states: Any) -> int:
     return len(study.get_trials(deepcopy=False, states=states))
 
 
+def _complete(study: Any) -> Sequence[Any]:
+    found: Sequence[Any] = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
+    return found
+
+
 def _give_up_if_nothing_works(failures: int, study: Any, over: Any, done: Done[Trial]) -> None:
     if failures >= WARM_UP and not _count(study, over):
         raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
 
 
 def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
-    complete = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
-    if not complete:
+    if not _complete(study):
         raise HatrackError("no trial was finished; ask for more --trials.")
     best = study.best_trial
     about = (

@@ -73,9 +73,11 @@ def agreement(found: Counter[str]) -> str:
 
 
 def size(memory: float | None) -> str:
-    """Write bytes as KiB, MiB or GiB."""
+    """Write bytes as B, KiB, MiB or GiB."""
     if memory is None:
         return DASH
+    if memory < 2**10:
+        return f"{memory:.0f} B"
     if memory < 2**20:
         return f"{memory / 2**10:.0f} KiB"
     mebi = memory / 2**20
