@@ -50,7 +50,7 @@ def study(
     """
     from hatrack.runs.cohort import parse_seeds
     from hatrack.runs.tensorboard import required
-    from hatrack.runs.values import parse
+    from hatrack.runs.values import parse_all
     from hatrack.show.study import StudyProgress
     from hatrack.studies.carry import Machine, carry_out
     from hatrack.studies.recipes import find
@@ -61,7 +61,7 @@ def study(
     if tensorboard:
         required()  # before anything is made
     chosen = find(file).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
-    chosen = chosen.with_settings(dict(parse(word) for word in settings or []))
+    chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
     runner = _engine(engine, address, workers)
@@ -103,7 +103,7 @@ def tune(
     stopped.
     """
     from hatrack.runs.cohort import parse_seeds
-    from hatrack.runs.values import parse
+    from hatrack.runs.values import parse_all
     from hatrack.show.tune import TuneProgress, listed
     from hatrack.studies.tune import Search
     from hatrack.studies.tune import tune as carry_out
@@ -111,7 +111,7 @@ def tune(
     refuse_several("tune")
     given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
     given |= {"device": device, "data": data}
-    fixed = dict(parse(word) for word in settings or [])
+    fixed = parse_all(settings or [])
     folder = out if out is not None else Path("studies") / f"tune-{method}-{benchmark}"
     try:
         best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())

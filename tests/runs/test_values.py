@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from hatrack.errors import HatrackError
-from hatrack.runs.values import fit, parse, plain
+from hatrack.runs.values import fit, parse, parse_all, plain
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,12 @@ def test_parse_refuses(word: str) -> None:
     with pytest.raises(HatrackError, match="key=value") as caught:
         parse(word)
     assert repr(word) in str(caught.value)
+
+
+def test_several_settings_each_given_once() -> None:
+    assert parse_all(["lr=1", "c=2", "lr=1"]) == {"lr": 1, "c": 2}
+    with pytest.raises(HatrackError, match="lr was given twice, as 1 and as 2; give it once"):
+        parse_all(["lr=1", "lr=2"])
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_some_methods_and_other_seeds() -> None:
         ("measures = ['acck']", "unknown measure 'acck'"),
         ("title = 3", "title must be text, got 3"),
         ("[shared]\nseed = 1", "shared cannot hold 'seed'; list it in seeds"),
+        ("[shared]\nnet.widths = [9]", 'shared: TOML reads net.widths as a table; write "net.widths" in quotes'),
         ("[method.sgd]\nlr = 1", r"\[method.sgd\] is described but not listed"),
         ("[method.hat.on.mnist2]\nlr = 1", "unknown benchmark of this study 'mnist2'"),
         ("[method.hat.grid]\nc = 1", "method.hat.grid: c must be a list of values, got 1"),

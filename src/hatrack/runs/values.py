@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -20,6 +21,16 @@ def parse(word: str) -> tuple[str, Any]:
     if not (key and equals and text):
         raise HatrackError(f"--set takes key=value, such as --set s_max=400, got {word!r}.")
     return key, value_of(text)
+
+
+def parse_all(words: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of several `key=value`; one that is given twice must be given alike."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, value = parse(word)
+        if found.setdefault(key, value) != value:
+            raise HatrackError(f"{key} was given twice, as {found[key]!r} and as {value!r}; give it once.")
+    return found
 
 
 def fit(name: str, value: Any, annotation: Any) -> Any:

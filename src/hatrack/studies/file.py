@@ -23,6 +23,7 @@ from typing import Any
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
 from hatrack.methods import METHODS
+from hatrack.runs.spec import TABLES
 from hatrack.studies.figures import Figure, figure
 from hatrack.studies.levels import holds, merged
 from hatrack.studies.measures import Measure, measure
@@ -159,6 +160,9 @@ def _study(document: Mapping[str, Any], text: str, name: str) -> Study:
 
 
 def _refuse_listed(where: str, settings: Mapping[str, Any]) -> None:
+    for part in TABLES:
+        for name in settings[part] if isinstance(settings.get(part), dict) else ():
+            raise HatrackError(f'{where}: TOML reads {part}.{name} as a table; write "{part}.{name}" in quotes.')
     for key in ("method", "benchmark", "seed"):
         if key in settings:
             raise HatrackError(f"{where} cannot hold {key!r}; list it in {key}s.")
