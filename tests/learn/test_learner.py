@@ -67,6 +67,15 @@ def test_what_is_kept_besides_network_and_heads(name: str, kept: int, tasks: lis
     assert learner.kept_bytes() == kept
 
 
+def test_the_float64_array_that_a_task_was_learned_from_can_be_predicted() -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 5)), np.arange(30) % 2
+    learner = Learner(build("mlp", (5,), widths=(8,)), METHODS["sgd"](), epochs=1)
+    learner.learn(Task("t", (x, y), inputs=hatrack.Inputs((0.3,), (1.7,))))
+    logits = learner.predict(x, "t")
+    assert torch.equal(bits(logits), bits(learner.predict(x.astype(np.float32), "t")))
+    assert torch.equal(bits(logits), bits(learner.predict(x.tolist(), "t")))  # type: ignore[arg-type]
+
+
 def test_the_best_epoch_is_what_remains(tasks: list[Task]) -> None:
     learner, seen = Learner(net(), METHODS["sgd"](), epochs=12, seed=1), {}
     best: list[Epoch] = []
@@ -374,7 +383,12 @@ def test_clear_refusals(tasks: list[Task], tmp_path: Path) -> None:
         (lambda: Learner(net(), "ewc"), r"METHODS\['ewc'\]\(\), got 'ewc'"),  # type: ignore[arg-type]
         (lambda: Learner(net(), HAT), "such as hatrack.HAT"),  # type: ignore[arg-type]
         (lambda: learner.learn((np.zeros((9, 5)), np.zeros(9))), "learn takes a task, .* got tuple"),  # type: ignore[arg-type]
-        (lambda: learner.predict(torch.zeros(2, 9), 0), r"of shape \(1, 8, 8\), got one of shape \(2, 9\)"),
+        (
+            lambda: learner.predict(torch.zeros(2, 9), 0),
+            r"of shape \(1, 8, 8\) and torch\.float32, got one of shape \(2, 9\)",
+        ),
+        (lambda: learner.predict(torch.zeros(2, 1, 8, 8).double(), 0), r"torch\.float32, got one .* torch\.float64"),
+        (lambda: learner.predict(None, 0), "inputs must be numbers .* got NoneType"),  # type: ignore[arg-type]
         (lambda: hatrack.load(tmp_path / "nothing", net()), "no saved learner"),
     ):
         with pytest.raises(HatrackError, match=says) as caught:

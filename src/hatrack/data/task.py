@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from hatrack.data.resident import resident
+from hatrack.data.resident import resident, view
 from hatrack.errors import HatrackError
 
 Pair: TypeAlias = "tuple[Any, Any]"
@@ -36,6 +36,36 @@ class Inputs:
     def on(self, device: torch.device) -> Preparation:
         """Return the preparation with its constants already on `device`."""
         return Preparation(self, device)
+
+
+def as_inputs(given: Any, what: str = "inputs") -> Tensor:
+    """Return inputs as a tensor. NumPy's float64, a default, becomes float32; a tensor's is a choice, and stays."""
+    x = _tensor(given, what)
+    return x.float() if x.dtype == torch.float64 and not isinstance(given, Tensor) else x
+
+
+def _tensor(given: Any, what: str) -> Tensor:
+    try:
+        return view(given) if isinstance(given, np.ndarray) else torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        kind = getattr(given, "dtype", type(given).__name__)
+        raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
+
+
+def read(data: Dataset[Any], row: int) -> tuple[Tensor, int]:
+    """Return the input and the label of one sample of a Dataset."""
+    sample = data[row]
+    if isinstance(sample, tuple | list):
+        try:
+            x, y = sample
+            return as_inputs(x), int(y)
+        except (TypeError, ValueError, RuntimeError):
+            got = f"({', '.join(type(part).__name__ for part in sample)})"
+    else:
+        got = type(sample).__name__
+    raise HatrackError(
+        f"a Dataset must give samples (input, label), one tensor and one integer, got {got}; wrap it in one that does."
+    )
 
 
 def as_floats(x: Tensor) -> Tensor:
@@ -115,16 +145,16 @@ class Split:
         if self.resident:
             return self.take(rows).on(torch.device("cpu"))[0]
         data = self.dataset()
-        return torch.stack([torch.as_tensor(data[int(i)][0]) for i in rows])
+        return torch.stack([read(data, int(i))[0] for i in rows])
 
 
 class Task:
     """One thing to learn: samples in three parts, their number of classes, and how inputs are prepared.
 
     Each part is (inputs, labels) as tensors or arrays, a map-style Dataset of (input, label) pairs, or a
-    `Split`. Without `valid`, the learner holds out a share of `train`; without `test`, nothing is measured.
-    `about` says in JSON values what the task is made of: counts and normalisation, and whatever was given
-    (set, classes, notes).
+    `Split`. Arrays of float64 are read as float32; tensors keep their type. Without `valid`, the learner
+    holds out a share of `train`; without `test`, nothing is measured. `about` says in JSON values what the
+    task is made of: counts and normalisation, and whatever was given (set, classes, notes).
     """
 
     def __init__(
@@ -205,7 +235,9 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(
             f"{where}: expected (inputs, labels), a map-style Dataset or None, got {type(given).__name__}."
         ) from None
-    x = x if isinstance(x, np.ndarray) else _tensor(x, f"{where}: inputs")
+    numbers = as_inputs(x, f"{where}: inputs")
+    if not isinstance(x, np.ndarray) or x.dtype == np.float64:  # other arrays stay: tasks may share them
+        x = numbers
     y = _tensor(y, f"{where}: labels")
     if x.ndim == 0 or len(x) == 0:
         raise HatrackError(f"{where}: it holds no sample.")
@@ -213,20 +245,10 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
     if y.ndim != 1 or y.is_floating_point():
         raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
-    if isinstance(x, np.ndarray) and x.dtype == np.float64:
-        x = x.astype(np.float32)
     row = _first_not_finite(x)
     if row is not None:
         raise HatrackError(f"{where}: the input in row {row} is not finite.")
     return Split(x, y.long())
-
-
-def _tensor(given: Any, what: str) -> Tensor:
-    try:
-        return torch.as_tensor(given)
-    except (TypeError, ValueError, RuntimeError):
-        kind = getattr(given, "dtype", type(given).__name__)
-        raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
 
 
 def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:

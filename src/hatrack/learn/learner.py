@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.task import Inputs, Split, Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
@@ -132,14 +132,14 @@ class Learner:
         index = self.finished
         _refuse_uneven(task, self.device)
         train_split, valid_split = self._held_out(task, index)
-        part = Part(index, train_split, task.inputs)
+        part = Part(index, train_split, task.inputs, task.classes)
         if self.method.needs_old_data and len(self._old) < index:
             raise HatrackError(
                 f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
                 f"for each of them first."
             )
         train = Feed([*self._old, part] if self.method.needs_old_data else [part], self.device, self.workers)
-        valid = Feed([Part(index, valid_split, task.inputs)], self.device, self.workers)
+        valid = Feed([Part(index, valid_split, task.inputs, task.classes)], self.device, self.workers)
         if index:
             check_free(self.method, task.name)
         self._begin(task, index, train)
@@ -152,7 +152,7 @@ class Learner:
         index = len(self._old)
         if index >= self.finished or self.tasks[index].name != task.name:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._keep(Part(index, self._held_out(task, index)[0], task.inputs))
+        self._keep(Part(index, self._held_out(task, index)[0], task.inputs, task.classes))
 
     def _keep(self, part: Part) -> None:
         """Keep what the method wants of a finished task's samples, chosen by the seed."""
@@ -161,7 +161,7 @@ class Learner:
         count = max(1, round(self.method.remembered() * len(part.split)))
         rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", part.task))[:count]
         split = part.split if count == len(part.split) else part.split.take(rows.sort().values)
-        self._old.append(Part(part.task, split, part.inputs))
+        self._old.append(part._replace(split=split))
 
     def _held_out(self, task: Task, index: int) -> tuple[Split, Split]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
@@ -277,16 +277,16 @@ class Learner:
         """Return the logits of raw inputs, prepared as the task's own were; task by name or number."""
         index = self.index(task)
         self.model.net.eval()
-        raw = torch.as_tensor(x).to(self.device)
+        raw = as_floats(as_inputs(x).to(self.device))
         try:
             return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
         except (RuntimeError, ValueError) as error:
-            learned = tuple(self.probes[index].x.shape[1:])
-            if tuple(raw.shape[1:]) == learned:
+            learned = self.probes[index].x
+            if (raw.shape[1:], raw.dtype) == (learned.shape[1:], learned.dtype):
                 raise
             raise HatrackError(
-                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {learned}, got one of shape "
-                f"{tuple(raw.shape)}."
+                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {tuple(learned.shape[1:])} and "
+                f"{learned.dtype}, got one of shape {tuple(raw.shape)} and {raw.dtype}."
             ) from error
 
     def evaluate(self, task: Task, index: int) -> float:
@@ -297,7 +297,7 @@ class Learner:
         if known is None or known[0] is not task:
             known = self._tests[index] = (
                 task,
-                Feed([Part(index, task.test, task.inputs)], self.device, self.workers),
+                Feed([Part(index, task.test, task.inputs, task.classes)], self.device, self.workers),
             )
         return accuracy(self.method, known[1], index)
 
