@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split, Task
-from hatrack.errors import HatrackError
+from hatrack.errors import HatrackError, HatrackWarning
 
 CPU = torch.device("cpu")
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
@@ -159,9 +159,24 @@ def test_what_is_no_task_is_refused(train: Any, words: str) -> None:
         Task("t", train)
 
 
-def test_a_task_needs_a_name() -> None:
-    with pytest.raises(HatrackError, match="name"):
-        Task("", (X, Y))
+@pytest.mark.parametrize("name", ["", 3, None])
+def test_a_task_needs_a_name(name: Any) -> None:
+    with pytest.raises(HatrackError, match=f"name must be a text that is not empty, got {name!r}"):
+        Task(name, (X, Y))
+
+
+@pytest.mark.parametrize(("labels", "said"), [([5, 6, 5, 6, 5, 6], "5, 6,"), ([3, 4, 5, 6, 7, 8], "3, 4, 5, 6, 7, …,")])
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_labels_that_do_not_count_from_0_are_told(labels: list[int], said: str, as_dataset: bool) -> None:
+    given = Pairs(labels) if as_dataset else (X, labels)
+    with pytest.warns(HatrackWarning, match=f"'t' has labels {said} so that its head gets {max(labels) + 1} outputs"):
+        task = Task("t", given)
+    assert task.classes == max(labels) + 1
+    assert Task("t", given, classes=9).classes == 9  # asked for: no word
+
+
+def test_a_class_without_samples_between_others_is_not_told() -> None:
+    assert Task("t", (X, [0, 1, 3, 0, 1, 3])).classes == 4
 
 
 def test_preparation_scales_normalises_and_permutes_as_numpy_does() -> None:

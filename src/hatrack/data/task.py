@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,9 +14,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
 from hatrack.data.resident import resident, view
-from hatrack.errors import HatrackError
+from hatrack.errors import HatrackError, HatrackWarning
 
 Pair: TypeAlias = "tuple[Any, Any]"
+SHOWN = 5  # labels that a message lists
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,8 @@ class Task:
         inputs: Inputs | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        if not name:
-            raise HatrackError("a task needs a name that is not empty, got ''.")
+        if not isinstance(name, str) or not name:
+            raise HatrackError(f"a task's name must be a text that is not empty, got {name!r}.")
         self.name = name
         self.train = _split(train, f"task {name!r}, train")
         self.valid = None if valid is None else _split(valid, f"task {name!r}, valid")
@@ -203,7 +205,18 @@ class Task:
                 f"task {self.name!r}: the number of classes cannot be seen in a Dataset without `targets`; "
                 f"give Task(..., classes=N)."
             )
-        return int(labels.max()) + 1 if len(labels) else 0
+        if len(labels) == 0:
+            return 0
+        occurring = labels.unique().tolist()
+        classes = int(occurring[-1]) + 1
+        if occurring[0] > 0:  # a class may lack samples, but labels that begin above 0 were made for all tasks together
+            said = ", ".join(map(str, occurring[:SHOWN])) + (", …" if len(occurring) > SHOWN else "")
+            line = (
+                f"task {self.name!r} has labels {said}, so that its head gets {classes} outputs; labels count from 0 "
+                f"within a task: map them, or give Task(..., classes={classes})."
+            )
+            warnings.warn(HatrackWarning(line), stacklevel=3)
+        return classes
 
     def _check_labels(self) -> None:
         for part, split in self._parts():
