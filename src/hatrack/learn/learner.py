@@ -45,7 +45,8 @@ class Learner:
     """Teaches `net` (any module x → features) one task after another.
 
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
-                one is made for every task, so that no momentum leaks from one task into the next
+                one is made for every task, so that no momentum leaks from one task into the next. It must hold all
+                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
