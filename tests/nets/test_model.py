@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -109,6 +110,15 @@ def test_two_parameters_in_one_memory_are_refused_and_neighbours_are_not() -> No
     net[0].weight.data, net[1].weight.data = memory[:16].view(4, 4), memory[16:].view(4, 4)
     Model(net, CPU)
     net[1].weight = net[0].weight
+    Model(net, CPU)
+
+
+@pytest.mark.parametrize("lazy", [lambda: nn.LazyLinear(5), lambda: nn.LazyBatchNorm1d(affine=False)])
+def test_a_network_without_shapes_is_refused_until_it_has_run(lazy: Callable[[], nn.Module]) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), lazy())
+    with pytest.raises(HatrackError, match=r"1\.\w+ has no shape yet .* run the network on one batch first"):
+        Model(net, CPU)
+    net(torch.zeros(2, 4))
     Model(net, CPU)
 
 
