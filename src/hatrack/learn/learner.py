@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Learned:
 class Learner:
     """Teaches `net` (any module x → features) one task after another.
 
+    method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                 one is made for every task, so that no momentum leaks from one task into the next. It must hold all
                 that it is given (heads and gates among it) and nothing else; freeze weights that are not to move
@@ -67,22 +69,13 @@ class Learner:
         engine: str = "auto",
         precision: str = "tf32",
     ) -> None:
-        for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
-            if value < least:
-                raise HatrackError(f"{name} must be at least {least}, got {value}.")
-        if not any(True for _ in net.parameters()):
-            raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
-        if method is not None and not isinstance(method, Method):
-            raise HatrackError(
-                f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
-            )
-        self.method = method if method is not None else HAT()
-        if crew() is not None and not self.method.shares_batches:
-            raise HatrackError(
-                f"{self.method.name} cannot be spread over several processes: its loss is not a mean over samples; "
-                f"start one process."
-            )
-        self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
+        method = method if method is not None else HAT()
+        _refuse_unfit(net, method, optimizer)
+        self.method = method
+        self.epochs = _whole("epochs", epochs, least=1)
+        self.batch_size = _whole("batch_size", batch_size, least=1)
+        self.seed = _whole("seed", seed, least=0)
+        self.workers = _whole("workers", workers, least=0)
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
         self.model = Model(net, self.device, precision)
@@ -265,13 +258,17 @@ class Learner:
     def index(self, task: int | str) -> int:
         """Return the number of a finished task given by number or name."""
         names = [t.name for t in self.tasks[: self.finished]]
+        if not names:
+            raise HatrackError(f"there is no task {task!r}: none is learned yet; call learner.learn(task) first.")
         if isinstance(task, str):
             if task not in names:
                 raise unknown("task", task, names)
             return names.index(task)
+        if not isinstance(task, Integral):
+            raise HatrackError(f"a task is given by its number or its name, got {task!r}.")
         if not 0 <= task < len(names):
             raise HatrackError(f"there is no task number {task}; {len(names)} are learned (0 to {len(names) - 1}).")
-        return task
+        return int(task)
 
     @torch.no_grad()
     def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
@@ -290,8 +287,12 @@ class Learner:
                 f"{learned.dtype}, got one of shape {tuple(raw.shape)} and {raw.dtype}."
             ) from error
 
-    def evaluate(self, task: Task, index: int) -> float:
-        """Return the test accuracy of finished task number `index`; its test samples stay on the device."""
+    def evaluate(self, task: Task, learned: int | str) -> float:
+        """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
+
+        They stay on the device.
+        """
+        index = self.index(learned)
         if task.test is None:
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
         known = self._tests.get(index)
@@ -355,6 +356,39 @@ class Learner:
 
         self._refuse_if_broken()
         save(self, Path(folder))
+
+
+def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:
+    """Refuse what no learner can be made of, before anything is made or moved."""
+    if not isinstance(net, nn.Module):
+        raise HatrackError(
+            f"net must be a torch module x → features, got {type(net).__name__}; hatrack.nets.build makes some."
+        )
+    if not any(True for _ in net.parameters()):
+        raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
+    if not isinstance(method, Method):
+        raise HatrackError(
+            f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
+        )
+    if hasattr(method, "model"):  # it knows that learner's network and tasks, and would answer for both
+        raise HatrackError(f"this {method.name} object belongs to another learner; make a new one.")
+    if optimizer is not None and not callable(optimizer):
+        raise HatrackError(
+            f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
+            f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
+        )
+    if crew() is not None and not method.shares_batches:
+        raise HatrackError(
+            f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
+            f"start one process."
+        )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    """Return a setting that must be a whole number."""
+    if not isinstance(value, Integral) or value < least:
+        raise HatrackError(f"{name} must be a whole number, at least {least}, got {value!r}.")
+    return int(value)
 
 
 def _refuse_uneven(task: Task, device: torch.device) -> None:
