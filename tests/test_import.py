@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import hatrack
 
 
@@ -30,6 +32,15 @@ learner.learn(hatrack.Task("t", (x, y)))
 assert learner.verify().ok
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "used",
+    ["methods.METHODS['ewc'](lam=500)", "data.load", "measure.forgetting", "nets.build('mlp', (4,), widths=(5,))"],
+)
+def test_subpackages_are_there_at_once(used: str) -> None:
+    """In a fresh process, where nothing else has imported them yet."""
+    subprocess.run([sys.executable, "-c", f"import hatrack; hatrack.{used}"], check=True, timeout=60)
 
 
 def test_help_does_not_wait_for_torch() -> None:

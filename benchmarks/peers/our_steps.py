@@ -48,7 +48,7 @@ def ours(name: str) -> Callable[[], None]:
 
     x, y = torch.randn(SAMPLES, INPUTS), torch.arange(SAMPLES) % CLASSES
     device = torch.device("cpu")
-    feed = Feed([Part(0, Split(x, y), Inputs())], device)
+    feed = Feed([Part(0, Split(x, y), Inputs(), CLASSES)], device)
     method, model = METHODS[name](), Model(backbone(), device)
     model.meet(x[:1])
     method.attach(model)

@@ -1,12 +1,17 @@
 """One network, many hats: teach a PyTorch network a growing list of tasks and prove that no old one changed.
 
-The public names are loaded when first used, so that `hatrack --help` need not wait for torch.
+The public names, and the subpackages that go with them, are loaded when first used, so that `hatrack --help` need not
+wait for torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hatrack import data as data
+    from hatrack import measure as measure
+    from hatrack import methods as methods
+    from hatrack import nets as nets
     from hatrack.data.benchmarks import tasks
     from hatrack.data.task import Inputs, Task
     from hatrack.errors import HatrackError, HatrackWarning
@@ -42,13 +47,16 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
+_SUBPACKAGES = ("data", "measure", "methods", "nets")
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"hatrack.{_HOMES[name]}"), name)
+    if name in _SUBPACKAGES:
+        return import_module(f"hatrack.{name}")
     raise AttributeError(f"module 'hatrack' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_SUBPACKAGES, "__version__"]

@@ -36,7 +36,8 @@ def test_another_device_has_one_copy_while_anybody_needs_it() -> None:
 def test_a_feed_chooses_rows_of_a_shared_array() -> None:
     x = np.arange(20, dtype=np.float32).reshape(10, 2)
     y = torch.arange(10) % 2
-    parts = [Part(t, Split(x, y, rows), Inputs()) for t, rows in enumerate((torch.tensor([8, 1]), torch.tensor([3])))]
+    chosen = (torch.tensor([8, 1]), torch.tensor([3]))
+    parts = [Part(t, Split(x, y, rows), Inputs(), classes=2) for t, rows in enumerate(chosen)]
     feed = Feed(parts, CPU)
     assert feed._x.data_ptr() == x.__array_interface__["data"][0]
     batch = next(feed.batches(3))
@@ -50,5 +51,5 @@ def test_a_feed_chooses_rows_of_a_shared_array() -> None:
 def test_parts_of_different_arrays_are_joined(stride: int) -> None:
     x, other = np.arange(8, dtype=np.float32).reshape(4, 2), -np.ones((3, 2), np.float32)
     y = torch.zeros(4, dtype=torch.long)
-    feed = Feed([Part(0, Split(x[::stride], y), Inputs()), Part(1, Split(other, y[:3]), Inputs())], CPU)
+    feed = Feed([Part(0, Split(x[::stride], y), Inputs(), 1), Part(1, Split(other, y[:3]), Inputs(), 1)], CPU)
     assert next(feed.batches(7)).x.tolist() == [*x[::stride].tolist(), *other.tolist()]

@@ -10,8 +10,9 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split, Task
-from hatrack.errors import HatrackError
+from hatrack.errors import HatrackError, HatrackWarning
 
+CPU = torch.device("cpu")
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
 Y = [0, 1, 2, 0, 1, 2]
 
@@ -61,6 +62,50 @@ def test_a_map_style_dataset_without_targets_needs_the_number_of_classes() -> No
     assert Task("t", train=Pairs(None), classes=3).train.labels is None
 
 
+class Rows(Dataset[Any]):
+    """Gives what it was made with as its only sample."""
+
+    def __init__(self, sample: Any) -> None:
+        self.sample = sample
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, row: int) -> Any:
+        return self.sample
+
+
+@pytest.mark.parametrize("x", [X[0].astype(np.float64), X[0].tolist(), list(X[0].astype(np.float64))])
+def test_samples_of_a_dataset_are_read_as_arrays_are(x: Any) -> None:
+    split = Task("t", train=Rows((x, 1)), classes=2).train
+    [batch] = Feed([Part(0, split, Inputs(), classes=2)], CPU).batches(1)
+    assert (split.first(1).dtype, batch.x.dtype) == (torch.float32, torch.float32)
+    assert torch.equal(batch.x, split.first(1))
+
+
+def test_float64_is_a_choice_where_a_tensor_has_it() -> None:
+    x = torch.zeros(6, 4, dtype=torch.float64)
+    assert Task("t", (x, Y)).train.first(1).dtype == torch.float64
+    assert Task("t", TensorDataset(x, torch.tensor(Y)), classes=3).train.first(1).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("sample", "got"),
+    [
+        ({"image": X[0], "label": 1}, "dict"),
+        ({0: 1.0, 1: 2}, "dict"),
+        (((torch.zeros(2), torch.zeros(3)), 1), r"\(tuple, int\)"),
+        ((torch.zeros(2), 1, 5), r"\(Tensor, int, int\)"),
+        ((torch.zeros(2), "cat"), r"\(Tensor, str\)"),
+        ((torch.zeros(2), torch.zeros(2)), r"\(Tensor, Tensor\)"),
+        (torch.zeros(2), "Tensor"),
+    ],
+)
+def test_a_sample_that_is_no_pair_of_input_and_label_is_named(sample: Any, got: str) -> None:
+    with pytest.raises(HatrackError, match=rf"must give samples \(input, label\), .* got {got}; wrap"):
+        Task("t", train=Rows(sample), classes=2).train.first(1)
+
+
 def test_an_iterable_dataset_is_refused() -> None:
     with pytest.raises(HatrackError, match="map-style"):
         Task("t", train=Stream())
@@ -101,6 +146,7 @@ def test_an_input_that_is_not_finite_is_named_with_its_row(bad: float, as_tensor
         ((X, ["cat", "dog"] * 3), "labels must be numbers .* got list"),
         ((X, np.array(["cat", "dog"] * 3)), "labels must be numbers .* got <U3"),
         (([["a"]] * 6, Y), "inputs must be numbers .* got list"),
+        ((np.array([["a"]] * 6), Y), "inputs must be numbers .* got <U1"),
         ((np.zeros((0, 4)), []), "it holds no sample"),
         (([], []), "it holds no sample"),
         (X, "expected \\(inputs, labels\\)"),
@@ -113,9 +159,24 @@ def test_what_is_no_task_is_refused(train: Any, words: str) -> None:
         Task("t", train)
 
 
-def test_a_task_needs_a_name() -> None:
-    with pytest.raises(HatrackError, match="name"):
-        Task("", (X, Y))
+@pytest.mark.parametrize("name", ["", 3, None])
+def test_a_task_needs_a_name(name: Any) -> None:
+    with pytest.raises(HatrackError, match=f"name must be a text that is not empty, got {name!r}"):
+        Task(name, (X, Y))
+
+
+@pytest.mark.parametrize(("labels", "said"), [([5, 6, 5, 6, 5, 6], "5, 6,"), ([3, 4, 5, 6, 7, 8], "3, 4, 5, 6, 7, …,")])
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_labels_that_do_not_count_from_0_are_told(labels: list[int], said: str, as_dataset: bool) -> None:
+    given = Pairs(labels) if as_dataset else (X, labels)
+    with pytest.warns(HatrackWarning, match=f"'t' has labels {said} so that its head gets {max(labels) + 1} outputs"):
+        task = Task("t", given)
+    assert task.classes == max(labels) + 1
+    assert Task("t", given, classes=9).classes == 9  # asked for: no word
+
+
+def test_a_class_without_samples_between_others_is_not_told() -> None:
+    assert Task("t", (X, [0, 1, 3, 0, 1, 3])).classes == 4
 
 
 def test_preparation_scales_normalises_and_permutes_as_numpy_does() -> None:
@@ -135,7 +196,7 @@ def test_bytes_and_floats_that_are_learned_together_are_prepared_as_they_are_alo
     for number, x in enumerate((pictures, numbers)):
         y = torch.zeros(len(x), dtype=torch.long)
         split = Split(TensorDataset(x, y), y) if as_dataset else Split(x, y)
-        parts.append(Part(number, split, Inputs()))
+        parts.append(Part(number, split, Inputs(), classes=1))
     [batch] = Feed(parts, torch.device("cpu")).batches(11)
     assert torch.equal(batch.x, torch.cat([pictures.float() / 255, numbers]))
 

@@ -47,6 +47,7 @@ def test_learns_real_digits_and_answers_by_name_and_number(tasks: list[Task]) ->
     assert all(learner.evaluate(t, i) > 0.9 for i, t in enumerate(tasks[:2]))
     x = tasks[0].test.first(7)
     assert torch.equal(learner.predict(x, "digits 0-1"), learner.predict(x, 0))
+    assert learner.evaluate(tasks[1], tasks[1].name) == learner.evaluate(tasks[1], np.int64(1))  # type: ignore[arg-type]
     assert learner.predict(x.numpy(), 1).shape == (7, 2)
     assert learner.verify().ok
 
@@ -65,6 +66,15 @@ def test_what_is_kept_besides_network_and_heads(name: str, kept: int, tasks: lis
     for task in tasks[:2]:
         learner.learn(task)
     assert learner.kept_bytes() == kept
+
+
+def test_the_float64_array_that_a_task_was_learned_from_can_be_predicted() -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 5)), np.arange(30) % 2
+    learner = Learner(build("mlp", (5,), widths=(8,)), METHODS["sgd"](), epochs=1)
+    learner.learn(Task("t", (x, y), inputs=hatrack.Inputs((0.3,), (1.7,))))
+    logits = learner.predict(x, "t")
+    assert torch.equal(bits(logits), bits(learner.predict(x.astype(np.float32), "t")))
+    assert torch.equal(bits(logits), bits(learner.predict(x.tolist(), "t")))  # type: ignore[arg-type]
 
 
 def test_the_best_epoch_is_what_remains(tasks: list[Task]) -> None:
@@ -362,24 +372,63 @@ def test_random_draws_labels_by_their_frequency() -> None:
 def test_clear_refusals(tasks: list[Task], tmp_path: Path) -> None:
     learner = Learner(net(), HAT(), epochs=1)
     learner.learn(tasks[0])
+    saved, made = tmp_path / "saved", torch.optim.Adam(net().parameters())
+    learner.save(saved)
     for call, says in (
         (lambda: learner.learn(tasks[0]), "learned already"),
         (lambda: learner.predict(torch.zeros(1, 1, 8, 8), "digits 0-2"), "did you mean 'digits 0-1'"),
         (lambda: learner.predict(torch.zeros(1, 1, 8, 8), 4), "no task number 4"),
         (lambda: learner.learn(Task("odd", (np.zeros((9, 5), "f4"), np.arange(9) % 2))), "shape"),
         (lambda: Learner(net(), HAT(s_max=0.1)), "1.0 ≤ s_max"),
-        (lambda: Learner(net(), epochs=0), "epochs must be at least 1"),
+        (lambda: learner.predict(torch.zeros(1, 1, 8, 8), 0.0), "by its number or its name, got 0.0"),  # type: ignore[arg-type]
+        (lambda: learner.predict(torch.zeros(1, 1, 8, 8), None), "by its number or its name, got None"),  # type: ignore[arg-type]
+        (lambda: learner.evaluate(tasks[0], 7), "no task number 7"),
+        (lambda: learner.evaluate(tasks[0], -1), "no task number -1"),
+        (lambda: learner.evaluate(tasks[0], "digits"), "unknown task 'digits'"),
+        (lambda: Learner(net(), epochs=0), "epochs must be a whole number, at least 1, got 0"),
+        (lambda: Learner(net(), epochs="10"), "epochs must be a whole number, at least 1, got '10'"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), epochs=2.5), "epochs must be a whole number, at least 1, got 2.5"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), batch_size=8.5), "batch_size must be a whole number"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), seed=None), "seed must be a whole number, at least 0, got None"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), workers=-1), "workers must be a whole number, at least 0, got -1"),
+        (lambda: Learner("mlp"), "net must be a torch module .* got str; hatrack.nets.build"),  # type: ignore[arg-type]
+        (lambda: hatrack.load(saved, None), "net must be a torch module .* got NoneType"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), optimizer="adam"), "optimizer must be a callable .* got str"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), optimizer=made), "optimizer must be a callable .* got Adam"),  # type: ignore[arg-type]
+        (lambda: Learner(net(), learner.method), "this hat object belongs to another learner; make a new one"),
+        (lambda: hatrack.load(saved, net(), learner.method), "belongs to another learner"),
         (lambda: Learner(net(), device="cuda:7"), "cuda:7"),
         (lambda: Learner(torch.nn.ReLU()), "no parameters"),
         (lambda: Learner(net(), "ewc"), r"METHODS\['ewc'\]\(\), got 'ewc'"),  # type: ignore[arg-type]
         (lambda: Learner(net(), HAT), "such as hatrack.HAT"),  # type: ignore[arg-type]
         (lambda: learner.learn((np.zeros((9, 5)), np.zeros(9))), "learn takes a task, .* got tuple"),  # type: ignore[arg-type]
-        (lambda: learner.predict(torch.zeros(2, 9), 0), r"of shape \(1, 8, 8\), got one of shape \(2, 9\)"),
+        (
+            lambda: learner.predict(torch.zeros(2, 9), 0),
+            r"of shape \(1, 8, 8\) and torch\.float32, got one of shape \(2, 9\)",
+        ),
+        (lambda: learner.predict(torch.zeros(2, 1, 8, 8).double(), 0), r"torch\.float32, got one .* torch\.float64"),
+        (lambda: learner.predict(None, 0), "inputs must be numbers .* got NoneType"),  # type: ignore[arg-type]
         (lambda: hatrack.load(tmp_path / "nothing", net()), "no saved learner"),
     ):
         with pytest.raises(HatrackError, match=says) as caught:
             call()
         assert "\n" not in str(caught.value)
+
+
+def test_a_learner_without_tasks_says_so(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    for asked in (0, "digits 0-1"):
+        with pytest.raises(HatrackError, match=f"there is no task {asked!r}: none is learned yet"):
+            learner.predict(torch.zeros(1, 1, 8, 8), asked)
+        with pytest.raises(HatrackError, match="none is learned yet"):
+            learner.evaluate(tasks[0], asked)
+
+
+def test_a_method_that_was_refused_with_its_network_is_still_free() -> None:
+    method = HAT()
+    with pytest.raises(HatrackError, match="no shape yet"):
+        Learner(torch.nn.LazyLinear(3), method)
+    assert Learner(net(), method).method is method
 
 
 def test_a_load_into_another_architecture_names_what_differs(tasks: list[Task], tmp_path: Path) -> None:

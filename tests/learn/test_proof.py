@@ -1,4 +1,4 @@
-"""What the verdict on old tasks says, and how closely logits of another machine are compared."""
+"""What the verdict on old tasks says, what it compares, and how closely logits of another machine."""
 
 from __future__ import annotations
 
@@ -71,3 +71,14 @@ def test_locked_entries_are_named_only_where_there_are_any(method: Method, tasks
     learner = Learner(net(), method, epochs=1, device="cpu")
     learner.learn(tasks[0])
     assert str(learner.verify().tasks[0]) == "digits 0-1: unchanged (128 probe logits bit-identical)"
+
+
+def test_only_what_the_vault_holds_can_drift() -> None:
+    parameters = {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(3)}
+    vault = proof.Vault()
+    vault.add(parameters, {"a.weight": torch.tensor([[1.0, 0.0], [1.0, 0.0]])})
+    everything = {name: torch.ones_like(p) for name, p in parameters.items()}
+    assert not list(vault.drifts(parameters, everything))
+    moved = {"a.weight": torch.tensor([[1.0, 5.0], [4.0, 5.0]]), "b.weight": torch.zeros(3)}
+    [drift] = vault.drifts(moved, everything)
+    assert (drift.layer, drift.entries, drift.largest) == ("a", 1, 3.0)

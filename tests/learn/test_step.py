@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.learn.step import Clip, clip, clip_traced, plain
+from hatrack import HAT, HatrackError
+from hatrack.data.feed import Feed, Part
+from hatrack.data.task import Inputs, Split
+from hatrack.learn.step import Clip, OptimizerFactory, build, clip, clip_traced, plain
+from hatrack.methods.base import Method
+from hatrack.nets.model import Model
 
 
 @pytest.mark.parametrize("clip", [clip, clip_traced])
@@ -40,3 +45,38 @@ def test_plain_sgd_is_told_from_all_else() -> None:
     watched = torch.optim.SGD([p], lr=0.1)
     watched.register_step_post_hook(lambda *_: None)
     assert not plain(watched)
+
+
+def begun() -> Method:
+    """HAT in its first task, which trains a layer, a head and an embedding."""
+    model = Model(torch.nn.Linear(4, 3), torch.device("cpu"))
+    model.meet(torch.zeros(1, 4))
+    method = HAT()
+    method.attach(model)
+    model.add_task(2, torch.Generator())
+    x, y = torch.zeros(6, 4), torch.arange(6) % 2
+    method.begin_task(0, Feed([Part(0, Split(x, y), Inputs(), classes=2)], torch.device("cpu")), torch.Generator())
+    return method
+
+
+def test_parameters_may_come_in_groups() -> None:
+    groups = build(begun(), lambda p: torch.optim.SGD([{"params": p[:3]}, {"params": p[3:], "lr": 1.0}])).param_groups
+    assert [len(group["params"]) for group in groups] == [3, 2]
+
+
+def test_an_optimiser_over_other_parameters_than_it_was_given_is_refused() -> None:
+    method = begun()
+    net, other = method.model.net, torch.nn.Parameter(torch.zeros(2))
+    factories: list[tuple[OptimizerFactory, str]] = [
+        (lambda _: torch.optim.Adam(net.parameters()), "Adam lacks head/weight"),
+        (lambda p: torch.optim.SGD(p[:-1]), "SGD lacks embedding"),
+        (lambda p: torch.optim.SGD([*p, other]), "SGD holds 1 that it was not given"),
+    ]
+    for factory, says in factories:
+        with pytest.raises(HatrackError, match=f"must hold exactly the parameters .* {says}"):
+            build(method, factory)
+
+
+def test_an_optimiser_without_a_learning_rate_is_refused() -> None:
+    with pytest.raises(HatrackError, match="Optimizer has parameters without a learning rate"):
+        build(begun(), lambda p: torch.optim.Optimizer(p, {}))

@@ -35,6 +35,13 @@ def test_a_page_for_a_small_network() -> None:
     )
 
 
+def test_what_is_no_network_or_no_example_is_refused() -> None:
+    with pytest.raises(HatrackError, match=r"a tensor such as torch\.zeros\(1, 3, 32, 32\), got tuple"):
+        hatrack.explain(nn.Linear(4, 2), (1, 4))  # type: ignore[arg-type]
+    with pytest.raises(HatrackError, match=r"takes a torch module, got str; hatrack\.nets\.build makes some"):
+        hatrack.explain("mlp", torch.zeros(1, 4))  # type: ignore[arg-type]
+
+
 def test_every_parameter_of_the_zoo_has_its_place_and_what_is_frozen_a_reason() -> None:
     for name in ("mixer", "spectrum", "transformed", "tied-bare", "vgg", "bare-batch-norm", "vit"):
         kept = ZOO[name]

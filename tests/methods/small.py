@@ -48,7 +48,7 @@ def next_task(method: Method, classes: int = 3, shape: tuple[int, ...] = (6,), s
     model.add_task(classes, torch.Generator().manual_seed(index), method.private())
     model.heads[-1].double()
     task = random_task(f"t{index}", seed + index, shape, classes)
-    feed = Feed([Part(index, task.train, task.inputs)], CPU)
+    feed = Feed([Part(index, task.train, task.inputs, task.classes)], CPU)
     with torch.random.fork_rng():
         torch.manual_seed(index)
         method.begin_task(index, feed, torch.Generator().manual_seed(10 + index))

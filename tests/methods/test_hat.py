@@ -90,7 +90,7 @@ def prepared(method: HAT, masks: list[torch.Tensor]) -> tuple[HAT, Model, Feed]:
         model.add_task(3, torch.Generator().manual_seed(1))
         model.heads[-1].double()
     t = task("t", 5)
-    feed = Feed([Part(len(masks), t.train, t.inputs)], torch.device("cpu"))
+    feed = Feed([Part(len(masks), t.train, t.inputs, t.classes)], torch.device("cpu"))
     method.begin_task(len(masks), feed, torch.Generator().manual_seed(2))
     method.embedding.data = method.embedding.data.double()
     method.take(method.taken.double())
@@ -239,7 +239,9 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
         model.add_task(3, torch.Generator().manual_seed(1))
         model.heads[-1].double()
     t = task("t", 5)
-    method.begin_task(1, Feed([Part(1, t.train, t.inputs)], torch.device("cpu")), torch.Generator().manual_seed(2))
+    method.begin_task(
+        1, Feed([Part(1, t.train, t.inputs, t.classes)], torch.device("cpu")), torch.Generator().manual_seed(2)
+    )
     # small enough that 1 − σ(s·e) keeps its digits: the compensation would amplify rounding, on both sides
     method.embedding.data = method.embedding.data.double() * 0.01
     method.take(method.masks[0])

@@ -78,7 +78,9 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
     for _ in range(2):
         model.add_task(3, torch.Generator().manual_seed(1))
         model.heads[-1].double()
-    method.begin_task(1, Feed([Part(1, t.train, t.inputs)], torch.device("cpu")), torch.Generator().manual_seed(2))
+    method.begin_task(
+        1, Feed([Part(1, t.train, t.inputs, t.classes)], torch.device("cpu")), torch.Generator().manual_seed(2)
+    )
     method.embedding.data = method.embedding.data.double() * 0.02
     method.take(method.taken.double())
     method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()

@@ -101,7 +101,7 @@ def test_importance_of_epoch_n_is_that_of_the_network_after_epoch_n() -> None:
             for name, p in head.named_parameters():
                 p.copy_(seen[3][f"{t}/{name}"])
     other.model.net.eval()
-    train = Feed([Part(1, tasks[1].train, tasks[1].inputs)], torch.device("cpu"))
+    train = Feed([Part(1, tasks[1].train, tasks[1].inputs, tasks[1].classes)], torch.device("cpu"))
     gamma = gradient_importance(other.model, 1, other.model.parameters(), train)
     for name, value in taught.method.importance.items():
         torch.testing.assert_close(value, torch.maximum(gamma[name], first[name]), rtol=0, atol=0)

@@ -50,7 +50,7 @@ def batch(x: np.ndarray, y: np.ndarray) -> Batch:
 
 def feed(x: np.ndarray, y: np.ndarray, task: int = 0) -> Feed:
     made = Task("t", (torch.from_numpy(x), torch.from_numpy(y)))
-    return Feed([Part(task, made.train, made.inputs)], torch.device("cpu"))
+    return Feed([Part(task, made.train, made.inputs, made.classes)], torch.device("cpu"))
 
 
 def begin(method: Method, task: int, x: np.ndarray, y: np.ndarray) -> Stepper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -109,6 +110,15 @@ def test_two_parameters_in_one_memory_are_refused_and_neighbours_are_not() -> No
     net[0].weight.data, net[1].weight.data = memory[:16].view(4, 4), memory[16:].view(4, 4)
     Model(net, CPU)
     net[1].weight = net[0].weight
+    Model(net, CPU)
+
+
+@pytest.mark.parametrize("lazy", [lambda: nn.LazyLinear(5), lambda: nn.LazyBatchNorm1d(affine=False)])
+def test_a_network_without_shapes_is_refused_until_it_has_run(lazy: Callable[[], nn.Module]) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), lazy())
+    with pytest.raises(HatrackError, match=r"1\.\w+ has no shape yet .* run the network on one batch first"):
+        Model(net, CPU)
+    net(torch.zeros(2, 4))
     Model(net, CPU)
 
 
@@ -238,19 +248,35 @@ def test_frozen_means_every_buffer_that_moves(method: str, more: dict[str, str],
     assert verdict.ok, str(verdict)
 
 
-@pytest.mark.parametrize("method", ["pmask", "packnet", "supsup", "finetune-copy", "hat"])
-def test_what_is_unfrozen_later_is_refused_or_kept_apart(method: str, tasks: list[Task]) -> None:
+def unfrozen(method: str, task: Task) -> Learner:
+    """A learner whose first layer was frozen while it learned `task`, and no longer is."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU())
     net[1].requires_grad_(False)
     learner = Learner(net, METHODS[method](), epochs=2)
-    learner.learn(tasks[0])
+    learner.learn(task)
     net[1].requires_grad_(True)
+    return learner
+
+
+@pytest.mark.parametrize("method", ["pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "finetune-copy", "hat"])
+def test_what_is_unfrozen_later_is_refused_or_kept_apart(method: str, tasks: list[Task]) -> None:
+    learner = unfrozen(method, tasks[0])
+    assert learner.verify().ok
     if method in ("finetune-copy", "hat"):
         learner.learn(tasks[1])
     else:
         with pytest.raises(HatrackError, match=r"1\.bias did not ask for gradients when the learner was made"):
             learner.learn(tasks[1])
     assert learner.verify().ok
+
+
+@pytest.mark.parametrize("method", ["ewc", "imm-mean", "si", "fisher-mask", "spg", "den"])
+def test_what_is_unfrozen_later_is_refused_where_a_method_has_kept_nothing_of_it(
+    method: str, tasks: list[Task]
+) -> None:
+    learner = unfrozen(method, tasks[0])
+    with pytest.raises(HatrackError, match=r"1\.bias did not ask for gradients when the learner was made"):
+        learner.learn(tasks[1])
 
 
 class Wide(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset
 
-from hatrack.data.task import Inputs, Split, as_floats
+from hatrack.data.task import Inputs, Split, as_floats, read
 from hatrack.errors import HatrackError
 
 
@@ -27,11 +27,12 @@ class Batch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The samples of one task, and its number."""
+    """The samples of one task, its number, and how many classes it has."""
 
     task: int
     split: Split
     inputs: Inputs
+    classes: int
 
 
 class Feed:
@@ -49,6 +50,7 @@ class Feed:
             self._which[part.task] = distinct.index(part.inputs)
         lengths = torch.tensor([len(part.split) for part in parts])
         self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
+        self._classes = torch.repeat_interleave(torch.tensor([p.classes for p in parts]), lengths)
         self._resident = all(part.split.resident for part in parts)
         # Joined as they are, bytes beside floats would become floats up to 255.
         self._uneven = self._mixed and len({part.split.first(1).dtype for part in parts}) > 1
@@ -120,9 +122,22 @@ class Feed:
         )
         done = 0
         for x, y in loader:
-            source = self._source[order[done : done + len(y)]].to(self._device) if self._mixed else None
+            rows = order[done : done + len(y)]
             done += len(y)
+            self._check_labels(y, rows)
+            source = self._source[rows].to(self._device) if self._mixed else None
             yield self._batch(x.to(self._device), y.to(self._device), source)
+
+    def _check_labels(self, y: Tensor, rows: Tensor) -> None:
+        """Refuse labels that a head has no output for, here on the host: a device would have to be waited for."""
+        wrong = ((y < 0) | (y >= self._classes[rows])).nonzero()
+        if len(wrong):
+            first = int(wrong[0])
+            row = rows[first]
+            raise HatrackError(
+                f"label {int(y[first])} in the Dataset of task number {int(self._source[row])} is outside "
+                f"0..{int(self._classes[row]) - 1}; labels count from 0 within a task: give Task(..., classes=N)."
+            )
 
 
 def _joined(placed: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -149,8 +164,7 @@ class _Labelled(Dataset[Any]):
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
         if self._placed is not None:
             inputs, rows, labels = self._placed
-            x, y = inputs[rows[row]], labels[row]
+            x, y = inputs[rows[row]], int(labels[row])
         else:
-            x, y = self._data[row]
-        x = torch.as_tensor(x)
-        return as_floats(x) if self._floats else x, int(y)
+            x, y = read(self._data, row)
+        return as_floats(x) if self._floats else x, y

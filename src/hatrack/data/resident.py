@@ -23,19 +23,22 @@ def resident(x: Tensor | npt.NDArray[Any], device: torch.device) -> Tensor:
     if isinstance(x, Tensor):
         return x.to(device)
     if device.type == "cpu":
-        return _view(x)
+        return view(x)
     key = (x.__array_interface__["data"][0], x.shape, x.strides, x.dtype.str, str(device))
     held = _HELD.get(key)
     if held is None:
-        held = _view(x).to(device)
+        held = view(x).to(device)
         held.source = x  # type: ignore[attr-defined]  # as long as it lives, no other array can have this address
         _HELD[key] = held
     return held
 
 
-def _view(x: npt.NDArray[Any]) -> Tensor:
+def view(x: npt.NDArray[Any]) -> Tensor:
+    """Return an array as a tensor in the same memory, wherever torch can read it there."""
     if any(stride < 0 for stride in x.strides):
         x = np.ascontiguousarray(x)
+    if x.flags.writeable:  # nothing to hush, which takes longer than reading one sample of a Dataset
+        return torch.from_numpy(x)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(x)  # mapped read-only; nothing here writes to it

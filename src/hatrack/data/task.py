@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from hatrack.data.resident import resident
-from hatrack.errors import HatrackError
+from hatrack.data.resident import resident, view
+from hatrack.errors import HatrackError, HatrackWarning
 
 Pair: TypeAlias = "tuple[Any, Any]"
+SHOWN = 5  # labels that a message lists
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,36 @@ class Inputs:
     def on(self, device: torch.device) -> Preparation:
         """Return the preparation with its constants already on `device`."""
         return Preparation(self, device)
+
+
+def as_inputs(given: Any, what: str = "inputs") -> Tensor:
+    """Return inputs as a tensor. NumPy's float64, a default, becomes float32; a tensor's is a choice, and stays."""
+    x = _tensor(given, what)
+    return x.float() if x.dtype == torch.float64 and not isinstance(given, Tensor) else x
+
+
+def _tensor(given: Any, what: str) -> Tensor:
+    try:
+        return view(given) if isinstance(given, np.ndarray) else torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        kind = getattr(given, "dtype", type(given).__name__)
+        raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
+
+
+def read(data: Dataset[Any], row: int) -> tuple[Tensor, int]:
+    """Return the input and the label of one sample of a Dataset."""
+    sample = data[row]
+    if isinstance(sample, tuple | list):
+        try:
+            x, y = sample
+            return as_inputs(x), int(y)
+        except (TypeError, ValueError, RuntimeError):
+            got = f"({', '.join(type(part).__name__ for part in sample)})"
+    else:
+        got = type(sample).__name__
+    raise HatrackError(
+        f"a Dataset must give samples (input, label), one tensor and one integer, got {got}; wrap it in one that does."
+    )
 
 
 def as_floats(x: Tensor) -> Tensor:
@@ -115,16 +147,16 @@ class Split:
         if self.resident:
             return self.take(rows).on(torch.device("cpu"))[0]
         data = self.dataset()
-        return torch.stack([torch.as_tensor(data[int(i)][0]) for i in rows])
+        return torch.stack([read(data, int(i))[0] for i in rows])
 
 
 class Task:
     """One thing to learn: samples in three parts, their number of classes, and how inputs are prepared.
 
     Each part is (inputs, labels) as tensors or arrays, a map-style Dataset of (input, label) pairs, or a
-    `Split`. Without `valid`, the learner holds out a share of `train`; without `test`, nothing is measured.
-    `about` says in JSON values what the task is made of: counts and normalisation, and whatever was given
-    (set, classes, notes).
+    `Split`. Arrays of float64 are read as float32; tensors keep their type. Without `valid`, the learner
+    holds out a share of `train`; without `test`, nothing is measured. `about` says in JSON values what the
+    task is made of: counts and normalisation, and whatever was given (set, classes, notes).
     """
 
     def __init__(
@@ -138,8 +170,8 @@ class Task:
         inputs: Inputs | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        if not name:
-            raise HatrackError("a task needs a name that is not empty, got ''.")
+        if not isinstance(name, str) or not name:
+            raise HatrackError(f"a task's name must be a text that is not empty, got {name!r}.")
         self.name = name
         self.train = _split(train, f"task {name!r}, train")
         self.valid = None if valid is None else _split(valid, f"task {name!r}, valid")
@@ -173,7 +205,18 @@ class Task:
                 f"task {self.name!r}: the number of classes cannot be seen in a Dataset without `targets`; "
                 f"give Task(..., classes=N)."
             )
-        return int(labels.max()) + 1 if len(labels) else 0
+        if len(labels) == 0:
+            return 0
+        occurring = labels.unique().tolist()
+        classes = int(occurring[-1]) + 1
+        if occurring[0] > 0:  # a class may lack samples, but labels that begin above 0 were made for all tasks together
+            said = ", ".join(map(str, occurring[:SHOWN])) + (", …" if len(occurring) > SHOWN else "")
+            line = (
+                f"task {self.name!r} has labels {said}, so that its head gets {classes} outputs; labels count from 0 "
+                f"within a task: map them, or give Task(..., classes={classes})."
+            )
+            warnings.warn(HatrackWarning(line), stacklevel=3)
+        return classes
 
     def _check_labels(self) -> None:
         for part, split in self._parts():
@@ -205,7 +248,9 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(
             f"{where}: expected (inputs, labels), a map-style Dataset or None, got {type(given).__name__}."
         ) from None
-    x = x if isinstance(x, np.ndarray) else _tensor(x, f"{where}: inputs")
+    numbers = as_inputs(x, f"{where}: inputs")
+    if not isinstance(x, np.ndarray) or x.dtype == np.float64:  # other arrays stay: tasks may share them
+        x = numbers
     y = _tensor(y, f"{where}: labels")
     if x.ndim == 0 or len(x) == 0:
         raise HatrackError(f"{where}: it holds no sample.")
@@ -213,20 +258,10 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
     if y.ndim != 1 or y.is_floating_point():
         raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
-    if isinstance(x, np.ndarray) and x.dtype == np.float64:
-        x = x.astype(np.float32)
     row = _first_not_finite(x)
     if row is not None:
         raise HatrackError(f"{where}: the input in row {row} is not finite.")
     return Split(x, y.long())
-
-
-def _tensor(given: Any, what: str) -> Tensor:
-    try:
-        return torch.as_tensor(given)
-    except (TypeError, ValueError, RuntimeError):
-        kind = getattr(given, "dtype", type(given).__name__)
-        raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
 
 
 def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.task import Inputs, Split, Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
@@ -44,8 +45,10 @@ class Learned:
 class Learner:
     """Teaches `net` (any module x → features) one task after another.
 
+    method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
-                one is made for every task, so that no momentum leaks from one task into the next
+                one is made for every task, so that no momentum leaks from one task into the next. It must hold all
+                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
@@ -66,22 +69,13 @@ class Learner:
         engine: str = "auto",
         precision: str = "tf32",
     ) -> None:
-        for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("seed", seed, 0)):
-            if value < least:
-                raise HatrackError(f"{name} must be at least {least}, got {value}.")
-        if not any(True for _ in net.parameters()):
-            raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
-        if method is not None and not isinstance(method, Method):
-            raise HatrackError(
-                f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
-            )
-        self.method = method if method is not None else HAT()
-        if crew() is not None and not self.method.shares_batches:
-            raise HatrackError(
-                f"{self.method.name} cannot be spread over several processes: its loss is not a mean over samples; "
-                f"start one process."
-            )
-        self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
+        method = method if method is not None else HAT()
+        _refuse_unfit(net, method, optimizer)
+        self.method = method
+        self.epochs = _whole("epochs", epochs, least=1)
+        self.batch_size = _whole("batch_size", batch_size, least=1)
+        self.seed = _whole("seed", seed, least=0)
+        self.workers = _whole("workers", workers, least=0)
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
         self.model = Model(net, self.device, precision)
@@ -132,14 +126,14 @@ class Learner:
         index = self.finished
         _refuse_uneven(task, self.device)
         train_split, valid_split = self._held_out(task, index)
-        part = Part(index, train_split, task.inputs)
+        part = Part(index, train_split, task.inputs, task.classes)
         if self.method.needs_old_data and len(self._old) < index:
             raise HatrackError(
                 f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
                 f"for each of them first."
             )
         train = Feed([*self._old, part] if self.method.needs_old_data else [part], self.device, self.workers)
-        valid = Feed([Part(index, valid_split, task.inputs)], self.device, self.workers)
+        valid = Feed([Part(index, valid_split, task.inputs, task.classes)], self.device, self.workers)
         if index:
             check_free(self.method, task.name)
         self._begin(task, index, train)
@@ -152,7 +146,7 @@ class Learner:
         index = len(self._old)
         if index >= self.finished or self.tasks[index].name != task.name:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._keep(Part(index, self._held_out(task, index)[0], task.inputs))
+        self._keep(Part(index, self._held_out(task, index)[0], task.inputs, task.classes))
 
     def _keep(self, part: Part) -> None:
         """Keep what the method wants of a finished task's samples, chosen by the seed."""
@@ -161,7 +155,7 @@ class Learner:
         count = max(1, round(self.method.remembered() * len(part.split)))
         rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", part.task))[:count]
         split = part.split if count == len(part.split) else part.split.take(rows.sort().values)
-        self._old.append(Part(part.task, split, part.inputs))
+        self._old.append(part._replace(split=split))
 
     def _held_out(self, task: Task, index: int) -> tuple[Split, Split]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
@@ -265,40 +259,48 @@ class Learner:
     def index(self, task: int | str) -> int:
         """Return the number of a finished task given by number or name."""
         names = [t.name for t in self.tasks[: self.finished]]
+        if not names:
+            raise HatrackError(f"there is no task {task!r}: none is learned yet; call learner.learn(task) first.")
         if isinstance(task, str):
             if task not in names:
                 raise unknown("task", task, names)
             return names.index(task)
+        if not isinstance(task, Integral):
+            raise HatrackError(f"a task is given by its number or its name, got {task!r}.")
         if not 0 <= task < len(names):
             raise HatrackError(f"there is no task number {task}; {len(names)} are learned (0 to {len(names) - 1}).")
-        return task
+        return int(task)
 
     @torch.no_grad()
     def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
         """Return the logits of raw inputs, prepared as the task's own were; task by name or number."""
         index = self.index(task)
         self.model.net.eval()
-        raw = torch.as_tensor(x).to(self.device)
+        raw = as_floats(as_inputs(x).to(self.device))
         try:
             return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
         except (RuntimeError, ValueError) as error:
-            learned = tuple(self.probes[index].x.shape[1:])
-            if tuple(raw.shape[1:]) == learned:
+            learned = self.probes[index].x
+            if (raw.shape[1:], raw.dtype) == (learned.shape[1:], learned.dtype):
                 raise
             raise HatrackError(
-                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {learned}, got one of shape "
-                f"{tuple(raw.shape)}."
+                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {tuple(learned.shape[1:])} and "
+                f"{learned.dtype}, got one of shape {tuple(raw.shape)} and {raw.dtype}."
             ) from error
 
-    def evaluate(self, task: Task, index: int) -> float:
-        """Return the test accuracy of finished task number `index`; its test samples stay on the device."""
+    def evaluate(self, task: Task, learned: int | str) -> float:
+        """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
+
+        They stay on the device.
+        """
+        index = self.index(learned)
         if task.test is None:
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
         known = self._tests.get(index)
         if known is None or known[0] is not task:
             known = self._tests[index] = (
                 task,
-                Feed([Part(index, task.test, task.inputs)], self.device, self.workers),
+                Feed([Part(index, task.test, task.inputs, task.classes)], self.device, self.workers),
             )
         return accuracy(self.method, known[1], index)
 
@@ -356,6 +358,39 @@ class Learner:
 
         self._refuse_if_broken()
         save(self, Path(folder))
+
+
+def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:
+    """Refuse what no learner can be made of, before anything is made or moved."""
+    if not isinstance(net, nn.Module):
+        raise HatrackError(
+            f"net must be a torch module x → features, got {type(net).__name__}; hatrack.nets.build makes some."
+        )
+    if not any(True for _ in net.parameters()):
+        raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
+    if not isinstance(method, Method):
+        raise HatrackError(
+            f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
+        )
+    if hasattr(method, "model"):  # it knows that learner's network and tasks, and would answer for both
+        raise HatrackError(f"this {method.name} object belongs to another learner; make a new one.")
+    if optimizer is not None and not callable(optimizer):
+        raise HatrackError(
+            f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
+            f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
+        )
+    if crew() is not None and not method.shares_batches:
+        raise HatrackError(
+            f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
+            f"start one process."
+        )
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    """Return a setting that must be a whole number."""
+    if not isinstance(value, Integral) or value < least:
+        raise HatrackError(f"{name} must be a whole number, at least {least}, got {value!r}.")
+    return int(value)
 
 
 def _refuse_uneven(task: Task, device: torch.device) -> None:

@@ -133,10 +133,15 @@ class Vault:
                 self.held[name] |= mask
 
     def drifts(self, parameters: Mapping[str, Tensor], use: Mapping[str, Tensor]) -> Iterator[Drift]:
-        """Yield the parameters whose used entries are not what they were, in the order of `use`."""
+        """Yield the parameters whose used entries are not what they were, in the order of `use`.
+
+        Of an entry that came into use later (a layer unfrozen since), nothing is known from before.
+        """
         for name, amount in use.items():
+            if name not in self.held:
+                continue
             now, then = parameters[name].detach(), self.values[name]
-            moved = (amount > 0) & ~same_bits(now, then)
+            moved = (amount > 0) & self.held[name] & ~same_bits(now, then)
             if bool(moved.any()):
                 largest = float((now - then)[moved].abs().max())
                 yield Drift(layer_of(name), name, int(moved.sum()), largest)

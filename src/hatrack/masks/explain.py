@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from hatrack.errors import HatrackError
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
 
@@ -61,6 +62,12 @@ class Explanation:
 
 def explain(net: nn.Module, example: Tensor) -> Explanation:
     """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one)."""
+    if not isinstance(net, nn.Module):
+        raise HatrackError(f"explain takes a torch module, got {type(net).__name__}; hatrack.nets.build makes some.")
+    if not isinstance(example, Tensor):
+        raise HatrackError(
+            f"explain needs an example batch, a tensor such as torch.zeros(1, 3, 32, 32), got {type(example).__name__}."
+        )
     units = derive(net, example)
     by_task = tuple(_norm_tensors(net, units))
     frozen = {name: why for name, why in _frozen(units).items() if name not in by_task}

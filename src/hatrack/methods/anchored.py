@@ -94,6 +94,7 @@ class Anchored(Method):
         self.weights = dict(weights)
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         if self.anchors:
             k = {name: self.strength() * w for name, w in self.weights.items()}

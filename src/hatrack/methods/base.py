@@ -96,12 +96,12 @@ class Method:
         self.task = task
 
     def refuse_unfrozen(self) -> None:
-        """Refuse parameters that were not trained when the method got to know the model: it has no masks for them."""
+        """Refuse parameters that were not trained when the method got to know the model: it keeps nothing of them."""
         new = sorted(self.model.parameters().keys() - self._from_the_start)
         if new:
             raise HatrackError(
                 f"{new[0]} did not ask for gradients when the learner was made and does now; {self.name} settles at "
-                f"the start what it masks: choose what is trained before the learner is made."
+                f"the start what is trained: choose it before the learner is made."
             )
 
     def remembered(self) -> float:

@@ -82,6 +82,7 @@ class DEN(Method):
     # ---- the course of a task
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self._check()
         self.before = self._first() if self.opened is None else self.opened

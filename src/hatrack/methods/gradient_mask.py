@@ -45,6 +45,7 @@ class GradientMask(Method):
         return self.importance
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self.lock = Lock(self.shared(), self.amounts()) if self.importance else None
 

@@ -99,6 +99,7 @@ class PathNet(Method):
     # ---- learning
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self._site, self._module, self._counts = self._grid()
         device = self.model.device

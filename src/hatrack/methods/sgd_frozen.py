@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
 
 
@@ -22,6 +23,10 @@ class SGDFrozen(Method):
     summary: ClassVar[str] = "the network is frozen after the first task; only heads learn"
     stores: ClassVar[str] = "nothing"
     guarantee: ClassVar[bool] = True
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        self.refuse_unfrozen()
+        super().begin_task(task, feed, generator)
 
     def trainable(self) -> dict[str, Tensor]:
         everything = super().trainable()

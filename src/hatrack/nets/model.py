@@ -31,6 +31,7 @@ class Model:
             raise HatrackError(
                 "a scripted network does not let its layers be looked into; give the one it was made from."
             )
+        _refuse_lazy(net)
         self.net = net.to(device)
         _refuse_shared_memory(self.net)
         _refuse_complex(self.net)
@@ -190,11 +191,18 @@ class Model:
                 tensor.copy_(self.initial[name])
 
 
+def _refuse_lazy(net: nn.Module) -> None:
+    """What has no shape yet can neither be copied nor masked."""
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if nn.parameter.is_lazy(tensor):
+            raise HatrackError(f"{name} has no shape yet (a lazy layer); run the network on one batch first.")
+
+
 def _refuse_shared_memory(net: nn.Module) -> None:
     """Two parameters in one memory would be locked apart, and the one would move the other."""
     seen: dict[int, list[tuple[int, int, str]]] = {}
     for name, p in net.named_parameters():
-        if p.numel() == 0 or p.is_sparse or isinstance(p, nn.parameter.UninitializedParameter):
+        if p.numel() == 0 or p.is_sparse:
             continue
         start = int(p.storage_offset()) * p.element_size()
         last = sum((int(size) - 1) * int(step) for size, step in zip(p.shape, p.stride(), strict=True))
