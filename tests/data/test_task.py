@@ -56,6 +56,11 @@ def test_a_map_style_dataset_with_targets_needs_no_number_of_classes() -> None:
     np.testing.assert_array_equal(task.train.first(2).numpy(), X[:2])
 
 
+def test_targets_that_are_words_are_refused() -> None:
+    with pytest.raises(HatrackError, match="task 'a', train: targets must be numbers"):
+        Task("a", train=Pairs(["cat", "dog"]))  # type: ignore[list-item]
+
+
 def test_a_map_style_dataset_without_targets_needs_the_number_of_classes() -> None:
     with pytest.raises(HatrackError, match="classes=N"):
         Task("t", train=Pairs(None))

@@ -39,3 +39,11 @@ def test_a_teacher_answers_as_the_network_did_without_dropout_and_without_gradie
     for then, now in zip(before, again.logits(x), strict=True):
         assert torch.equal(then, now)
     assert all(p.requires_grad for p in (*model.net.parameters(), *model.heads[0].parameters()))
+
+
+def test_heads_in_single_precision_stand_on_a_teacher_in_double() -> None:
+    net = torch.nn.Linear(4, 3).double()
+    head = torch.nn.Linear(3, 2)
+    x = torch.ones(5, 4, dtype=torch.float64)
+    [logits] = Teacher(net, [head]).logits(x)
+    assert torch.equal(logits, head(net(x).float()))

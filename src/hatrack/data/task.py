@@ -241,7 +241,7 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         if not hasattr(given, "__len__"):
             raise HatrackError(f"{where}: an iterable Dataset was given; give a map-style one (with __len__).")
         targets = getattr(given, "targets", None)
-        return Split(given, None if targets is None else torch.as_tensor(targets, dtype=torch.long))
+        return Split(given, None if targets is None else _tensor(targets, f"{where}: targets").long())
     try:
         x, y = given
     except (TypeError, ValueError):

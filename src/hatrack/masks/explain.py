@@ -64,9 +64,9 @@ def explain(net: nn.Module, example: Tensor) -> Explanation:
     """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one)."""
     if not isinstance(net, nn.Module):
         raise HatrackError(f"explain takes a torch module, got {type(net).__name__}; hatrack.nets.build makes some.")
-    if not isinstance(example, Tensor):
+    if not isinstance(example, Tensor) or example.ndim == 0:
         raise HatrackError(
-            f"explain needs an example batch, a tensor such as torch.zeros(1, 3, 32, 32), got {type(example).__name__}."
+            f"explain needs an example batch, a tensor such as torch.zeros(1, 3, 32, 32), got {example!r}."
         )
     units = derive(net, example)
     by_task = tuple(_norm_tensors(net, units))

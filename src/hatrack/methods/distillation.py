@@ -31,7 +31,7 @@ class Teacher:
     def logits(self, x: Tensor) -> list[Tensor]:
         """Return the logits of every head."""
         features = self.features(x)
-        return [head(features) for head in self._heads]
+        return [head(features.to(head.weight.dtype)) for head in self._heads]
 
     def state(self) -> dict[str, Tensor]:
         """Return all that is needed to build the teacher again."""
