@@ -36,7 +36,7 @@ def test_a_page_for_a_small_network() -> None:
 
 
 def test_what_is_no_network_or_no_example_is_refused() -> None:
-    with pytest.raises(HatrackError, match=r"a tensor such as torch\.zeros\(1, 3, 32, 32\), got \(1, 4\)"):
+    with pytest.raises(HatrackError, match=r"a batch such as torch\.zeros\(1, 3, 32, 32\), got \(1, 4\)"):
         hatrack.explain(nn.Linear(4, 2), (1, 4))  # type: ignore[arg-type]
     with pytest.raises(HatrackError, match=r"got tensor\(1\.\)"):
         hatrack.explain(nn.Linear(4, 2), torch.tensor(1.0))
