@@ -65,9 +65,7 @@ def explain(net: nn.Module, example: Tensor) -> Explanation:
     if not isinstance(net, nn.Module):
         raise HatrackError(f"explain takes a torch module, got {type(net).__name__}; hatrack.nets.build makes some.")
     if not isinstance(example, Tensor) or example.ndim == 0:
-        raise HatrackError(
-            f"explain needs an example batch, a tensor such as torch.zeros(1, 3, 32, 32), got {example!r}."
-        )
+        raise HatrackError(f"explain needs a batch such as torch.zeros(1, 3, 32, 32), got {example!r}.")
     units = derive(net, example)
     by_task = tuple(_norm_tensors(net, units))
     frozen = {name: why for name, why in _frozen(units).items() if name not in by_task}
