@@ -1,6 +1,8 @@
 """What HAT and PMASK share: learned gates a = σ(s·e), annealed within an epoch, on whatever they gate.
 
 s             1/s_max + (s_max − 1/s_max)·(b−1)/(B−1) in training, s_max at evaluation
+hard gates    where a task's end makes gates 0 or 1, evaluation does so from the start: else the best epoch could be
+              one whose half-open gates will not stay half-open
 compensation  q ← q·s_max·[cosh(s·e) + 1] / (s·[cosh(e) + 1]), |s·e| ≤ 50; then |e| ≤ 6 after the step
 loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}), a^{<t} what earlier tasks have taken
 """
@@ -42,8 +44,14 @@ class HardAttention(Method):
         return self._scale
 
     def final_gates(self) -> Tensor:
-        """Return the gates at s_max, as at evaluation."""
-        return gate(self.embedding, self.s_max)
+        """Return the gates that the task would keep if it ended now."""
+        gates = gate(self.embedding.detach(), self.s_max)
+        return (gates > 0.5).to(gates.dtype) if self.hardens else gates
+
+    @property
+    def hardens(self) -> bool:
+        """Whether gates are made 0 or 1 when a task ends."""
+        return True
 
     def attended_loss(self, logits: Tensor, y: Tensor, gates: Tensor) -> Tensor:
         """Return cross-entropy plus the price of the gates."""

@@ -74,9 +74,13 @@ class HAT(HardAttention):
         gates = gate(self.embedding, self.scale())
         return self.attended_loss(self.model.logits(batch.x, self.task, gates), batch.y, gates)
 
+    @property
+    def hardens(self) -> bool:
+        return self.hard
+
     def end_task(self, feed: Feed) -> None:
-        final = self.final_gates().detach()
-        self.masks.append(final > 0.5 if self.hard else final)
+        final = self.final_gates()
+        self.masks.append(final.bool() if self.hard else final)
         if self.norm == "task":
             self.model.keep_moved_buffers(self.task)
 
@@ -90,7 +94,7 @@ class HAT(HardAttention):
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
         if self.task == len(self.masks):
-            gates = torch.maximum(gates, self.final_gates().detach())
+            gates = torch.maximum(gates, self.final_gates())
         return self._shared(gates)
 
     def _shared(self, gates: Tensor) -> dict[str, Tensor]:

@@ -100,7 +100,7 @@ class PMask(HardAttention):
         return loss
 
     def end_task(self, feed: Feed) -> None:
-        mask = self.embedding.detach() > 0
+        mask = self.final_gates().bool()
         if self.ewc:
             self._consolidate(mask, feed)
         self.packed.append(pack(mask))
@@ -133,7 +133,7 @@ class PMask(HardAttention):
     def occupied(self) -> Mapping[str, Tensor]:
         taken = self._taken()
         if self.task == len(self.packed):
-            taken = torch.maximum(taken, (self.embedding.detach() > 0).float())
+            taken = torch.maximum(taken, self.final_gates())
         return self._by_name(taken)
 
     def mask_bytes(self) -> int:
