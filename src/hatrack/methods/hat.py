@@ -6,10 +6,10 @@
     compensation  q ← q·s_max·[cosh(s·e) + 1] / (s·[cosh(e) + 1]), |s·e| ≤ 50; then |e| ≤ 6 after the step
     loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t})
 
-Deviations. By default gates are made exactly 0 or 1 when a task ends (`hard`), so that old tasks cannot change at
-all; `hard=False` keeps the paper's soft gates and the little forgetting that comes with them. Works on any network
-through its unit map; in the paper's networks the lock is exactly the rule above. The published code divides by B
-in the annealing; we follow the paper.
+Deviations. By default gates are made exactly 0 or 1 when a task ends (`hard`), so that old tasks cannot change at all,
+and whenever it is evaluated before, so that the best epoch is the best with such gates; `hard=False` keeps the paper's
+soft gates and the little forgetting that comes with them. Works on any network through its unit map; in the paper's
+networks the lock is exactly the rule above. The published code divides by B in the annealing; we follow the paper.
 """
 
 from __future__ import annotations

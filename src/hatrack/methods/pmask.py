@@ -6,10 +6,10 @@ masking".
     annealing, compensation, ranges, regulariser: as HAT, over all entries
 
 The paper's Eq. 3 carries HAT's unit indices over; a mask on single entries needs no min of two units, and we use the
-rule per entry. Gates are exactly 0 or 1 once a task ends; a finished task keeps one bit an entry. Needs no unit map,
-so it runs on any network. Norms with running statistics are one a task; other norms' scales and shifts as well,
-since a mask on them would close units as a whole. Optionally Adam, and an EWC penalty on top of the lock, as the
-paper's experiments use them.
+rule per entry. Gates are exactly 0 or 1 at evaluation and once a task ends; a finished task keeps one bit an entry.
+Needs no unit map, so it runs on any network. Norms with running statistics are one a task; other norms' scales and
+shifts as well, since a mask on them would close units as a whole. Optionally Adam, and an EWC penalty on top of the
+lock, as the paper's experiments use them.
 """
 
 from __future__ import annotations
