@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -54,6 +55,32 @@ def test_logits_of_another_machine_are_compared_within_a_tolerance(
     assert [t.ok for t in loaded.verify().tasks] == [False, True]
     loaded.probes[1].logits += 5e-5  # of this machine: bit by bit
     assert [t.ok for t in loaded.verify().tasks] == [False, False]
+
+
+def test_logits_of_another_machine_may_differ_by_their_size(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), epochs=1, device="cpu")
+    learner.learn(tasks[0])
+    with torch.no_grad():
+        learner.model.heads[0].weight.mul_(1000)
+    logits = proof.probe_logits(learner.method, learner.probes[0].x, 0)
+    learner.probes[0] = proof.Probe(learner.probes[0].x, logits + 1e-5 * logits.abs().amax(1, keepdim=True), {})
+    assert learner.verify().tasks[0].ok
+    learner.probes[0].logits[:, 0] += 2e-4 * logits.abs().amax()
+    assert not learner.verify().tasks[0].ok
+
+
+def test_probes_are_computed_in_float32_whatever_the_precision(tasks: list[Task]) -> None:
+    features = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 30), torch.nn.Tanh())
+    learner = Learner(features, METHODS["sgd"](), epochs=3, device="cpu", precision="bf16")
+    learner.learn(tasks[0])
+    x = learner.probes[0].x.flatten(1).double().numpy()
+    layer, head = features[1], learner.model.heads[0]
+    hidden = np.tanh(x @ layer.weight.detach().double().numpy().T + layer.bias.detach().double().numpy())
+    expected = hidden @ head.weight.detach().double().numpy().T + head.bias.detach().double().numpy()
+    np.testing.assert_allclose(learner.probes[0].logits.numpy(), expected, atol=1e-5)
+    rounded = learner.method.predict(learner.probes[0].x, 0).detach().numpy()
+    assert np.abs(rounded - expected).max() > 1e-3, "the check means nothing if bf16 is as exact"
+    assert learner.model.precision.name == "bf16"
 
 
 def test_a_save_of_an_earlier_version_has_one_environment(tasks: list[Task], tmp_path: Path) -> None:

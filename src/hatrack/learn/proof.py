@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hatrack.learn.processor import processor
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 
 PROBES = 64
-TOLERANCE = 1e-4  # of logits that were stored under another environment
+TOLERANCE = 1e-4  # of logits that were stored under another environment, times a sample's largest where that is above 1
 
 
 def environment(device: torch.device) -> dict[str, str]:
     """Return what the last bits of a logit depend on."""
-    cuda = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if cuda else torch.backends.cpu.get_cpu_capability()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     return {"torch": torch.__version__, device.type: name}
 
 
@@ -107,9 +107,9 @@ def _one_thread() -> Iterator[None]:
 
 @torch.no_grad()
 def probe_logits(method: Method, x: Tensor, task: int) -> Tensor:
-    """Return the logits by which a task is held to its word."""
+    """Return the logits by which a task is held to its word, in float32: rounded products no two machines do alike."""
     method.model.net.eval()
-    with _one_thread():
+    with _one_thread(), method.model.unrounded():
         return method.predict(x, task).float()
 
 
@@ -168,7 +168,8 @@ def prove(method: Method, names: Sequence[str], probes: Sequence[Probe], vault: 
         now = probe_logits(method, probe.x, task)
         distance = (now - probe.logits).abs()
         tolerance = 0.0 if probe.environment == here else TOLERANCE
-        changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance)
+        scale = probe.logits.abs().amax(-1, keepdim=True).clamp(min=1)
+        changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance * scale)
         use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
         drifts = tuple(vault.drifts(parameters, use))
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
@@ -177,6 +178,6 @@ def prove(method: Method, names: Sequence[str], probes: Sequence[Probe], vault: 
     if elsewhere:
         notes.append(
             f"{len(elsewhere)} of {len(probes)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
-            f"are compared within {TOLERANCE:g}, locked entries bit by bit."
+            f"are compared within {TOLERANCE:g} of their size, locked entries bit by bit."
         )
     return Verification(tuple(proofs), tuple(notes))

@@ -6,8 +6,8 @@ tensors that a task keeps for itself (batch norm, say) are swapped in for as lon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
 import torch
@@ -158,6 +158,15 @@ class Model:
         with self.precision.products():
             logits: Tensor = self.heads[task](self.features(x, task, gates, weights))
         return logits
+
+    @contextmanager
+    def unrounded(self) -> Iterator[None]:
+        """Compute in float32 inside the context, whatever the precision is otherwise."""
+        usual, self.precision = self.precision, Precision("float32", self.device)
+        try:
+            yield
+        finally:
+            self.precision = usual
 
     @torch.no_grad()
     def _take_over(self, left: Mapping[str, Tensor], task: int) -> None:
