@@ -190,7 +190,7 @@ def test_a_task_without_validation_part_gets_one_from_the_seed() -> None:
     x, y = torch.randn(100, 5), torch.arange(100) % 2
     torch.manual_seed(0)
     learner = Learner(build("mlp", (5,), widths=(8,)), METHODS["sgd"](), epochs=1)
-    train, valid = learner._held_out(Task("t", (x, y)), 0)
+    train, valid = learner._splits(Task("t", (x, y)), 0)
     assert (len(train), len(valid)) == (85, 15)
     rows = torch.cat([train._rows, valid._rows]).sort().values
     assert torch.equal(rows, torch.arange(100))

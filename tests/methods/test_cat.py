@@ -100,6 +100,23 @@ def test_reference_and_transfer_phases_leave_the_network_alone() -> None:
     assert set(learner.method.accuracies.tolist()) != {0.0}
 
 
+def test_the_reference_leaves_the_tasks_own_statistics_alone() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.BatchNorm1d(12), torch.nn.ReLU())
+    learner = Learner(net, CAT(), epochs=2, batch_size=8)
+    learner.learn(random_task("a", 0))
+    own, reference = [], []
+
+    def look(epoch: object) -> None:
+        if epoch.phase == 0:
+            own.append(learner.model.private[1]["1.running_mean"].clone())
+            reference.append(learner.method.reference["1.running_mean"].clone())
+
+    learner.learn(random_task("b", 1), on_epoch=look)
+    assert all(torch.equal(mean, torch.zeros(12)) for mean in own)
+    assert all(mean.abs().min() > 0 for mean in reference)
+
+
 def blobs(name: str, seed: int, n: int) -> Task:
     """Two classes that only a nonlinear network tells apart; the same for every seed but for the draw."""
     rng = np.random.default_rng(seed)

@@ -6,9 +6,14 @@ import numpy as np
 from test_fisher_mask import restated_mask
 from tiny import add_head, arrays, as_arrays, batch, begin, clipped, close, feed, fisher, gradient, held, model, samples
 
+from hatrack.methods.ewc import EWC
 from hatrack.methods.fisher_mask_ewc import FisherMaskEWC
 
 LR, LAM = 0.05, 50.0
+
+
+def test_gradients_are_clipped_where_ewc_clips_them() -> None:
+    assert FisherMaskEWC().clip == EWC().clip == 100
 
 
 def test_three_tasks_equal_the_restatement() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from small import next_task, random_task, same_bits, small_mlp, start
 
-from hatrack import Learner
+from hatrack import Learner, Task
 from hatrack.methods.pathnet import PathNet
 from hatrack.nets import build
 
@@ -71,36 +71,33 @@ def test_mutation_moves_a_choice_with_probability_one_over_nl_by_up_to_two() -> 
     assert all(abs(int(counts[k]) / len(moves) - 1 / 30) < 0.006 for k in (1, 2, 4, 5))
 
 
-def validate(method: PathNet, loss: float) -> None:
-    method.scores.add(torch.tensor(loss), torch.zeros(4, dtype=torch.long), torch.zeros(4, 3))
-
-
 def test_the_loser_becomes_a_mutated_copy_and_the_winners_weights_return() -> None:
     method = ready()
     feed, weight = None, method.model.net.fc1.weight
-    method.train_mode()
-    method.optimizer([weight])
-    validate(method, 0.9)
+    method.note_schedule(0.05, 0.9, 2)
     method.end_phase(0, feed)
     loser = method.paths[0].clone()
     method.begin_phase(1)
-    method.optimizer([weight]).param_groups[0]["lr"] = 0.01
     weight.data.add_(1.0)
     winning = weight.detach().clone()
-    validate(method, 0.5)
+    method.note_schedule(0.01, 0.5, 3)
     torch.manual_seed(3)
     method.end_phase(1, feed)
     assert int(method.winner) == 1
     assert method.rates.tolist() == [0.01, 0.01]
+    assert method.losses.tolist() == [float("inf"), 0.5]
+    assert method.since.tolist() == [0, 3]
     torch.manual_seed(3)
     assert torch.equal(method.paths[0], method.mutated(method.paths[1]))
     assert not torch.equal(method.paths[0], loser)
     # the next generation is worse: its weights are dropped and the same path goes on
     champion = method.paths[1].clone()
-    for phase, loss in ((2, 0.8), (3, 0.6)):
+    for phase, loss, known in ((2, 0.8, (float("inf"), 0)), (3, 0.5, (0.5, 3))):
         method.begin_phase(phase)
+        assert method.patience() == known
+        assert method.optimizer([weight]).param_groups[0]["lr"] == 0.01
         weight.data.add_(1.0)
-        validate(method, loss)
+        method.note_schedule(0.01, loss, 5)
         method.end_phase(phase, feed)
     assert int(method.winner) == 1
     assert same_bits(weight, winning)
@@ -133,6 +130,17 @@ def test_a_new_task_finds_the_winners_modules_frozen_and_the_others_as_at_the_st
     method.after_step()
     moved = (net.fc2.weight != kept["fc2.weight"]).tolist()
     assert all(moved[i][j] != (on[8 + i] and on[j]) for i in range(6) for j in range(8))
+
+
+def test_patience_outlasts_a_generation() -> None:
+    """Phases of two epochs are shorter than the patience; where nothing can be learned, the rate falls all the same."""
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 6), torch.randint(3, (60,))
+    learner = Learner(build("mlp", (6,), widths=(24, 20)), PathNet(generations=20, lr=0.5), epochs=40, batch_size=8)
+    rates = []
+    learner.learn(Task("noise", (x, y), (x.flip(0), y)), on_epoch=lambda epoch: rates.append(epoch.lr))
+    assert rates[0] == 0.5
+    assert min(rates) < 0.5 / 2
 
 
 def test_finished_tasks_do_not_change() -> None:

@@ -8,8 +8,11 @@ import torch
 from tiny import arrays, as_arrays, batch, begin, clipped, close, cross_entropy, feed, gradient, held, samples
 from tiny import model as new_model
 
+from hatrack import Learner, Task
+from hatrack.learn.fit import Epoch
 from hatrack.learn.step import Stepper
 from hatrack.methods.si import SI
+from hatrack.nets import build
 
 LR, C, XI = 0.05, 0.7, 0.02
 
@@ -33,7 +36,7 @@ def test_three_tasks_equal_the_restatement(clip: float) -> None:
             for n in path:
                 path[n] -= plain[n] * moved[n]
         close(arrays(model, task), p, rtol=1e-8)
-        close({n.removeprefix("path/"): v for n, v in as_arrays(method.in_progress()).items()}, path, rtol=1e-7)
+        close({n.removeprefix("path/"): v for n, v in as_arrays(method.along()).items()}, path, rtol=1e-7)
         method.end_task(feed(x, y, task))
         for n in path:
             new = path[n] / ((p[n] - start[n]) ** 2 + XI)
@@ -71,3 +74,20 @@ def test_importance_never_falls_below_zero() -> None:
 
 def test_the_papers_constants() -> None:
     assert (SI().c, SI().xi) == (0.1, 0.1)
+
+
+def test_steps_that_the_best_epoch_undoes_do_not_count() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 6), torch.randint(3, (60,))
+    learner = Learner(build("mlp", (6,), widths=(20,), dropout=0.0), SI(lr=0.3), epochs=30, batch_size=8, device="cpu")
+    paths, best = [], []
+
+    def look(epoch: Epoch) -> None:
+        paths.append({n: t.clone() for n, t in learner.method.path.items()})
+        best.append(epoch.best)
+
+    learner.learn(Task("noise", (x, y), (x.flip(0), y)), on_epoch=look)
+    chosen = max(i for i, is_best in enumerate(best) if is_best)
+    assert chosen < len(paths) - 1
+    assert all(torch.equal(t, paths[chosen][n]) for n, t in learner.method.path.items())
+    assert any(not torch.equal(t, paths[-1][n]) for n, t in learner.method.path.items())

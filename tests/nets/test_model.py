@@ -230,6 +230,20 @@ def test_a_buffer_that_is_replaced_counts_like_one_that_is_written_into(method: 
     assert min(tops[0]) > 3
 
 
+def test_a_shared_buffer_that_is_replaced_keeps_its_tensor(tasks: list[Task]) -> None:
+    """Saving, the best epoch and recorded steps hold on to the tensor, wherever forward() puts the value."""
+    ends = []
+    for rebind in (False, True):
+        net = ranged(rebind)
+        buffer = net[1].top
+        learner = Learner(net, METHODS["sgd"](), epochs=2)
+        learner.learn(shifted(tasks[0]))
+        assert net[1].top is buffer
+        assert float(buffer) > 3
+        ends.append([t.detach().clone() for t in net.state_dict().values()])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
 def spectral() -> nn.Module:
     torch.manual_seed(0)
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(64, 20))

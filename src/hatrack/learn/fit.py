@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -79,7 +79,7 @@ class Fit:
         self.stepper = Stepper(method, build(method, factory))
         self.engine = Engine(engine, self.stepper, train, size)
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
-        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min)
+        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min, *method.patience())
         if self.schedule.over and place.epochs and place.phase == 0:
             raise HatrackError(
                 f"the learning rate starts at {lr:g}, below lr_min {method.lr_min:g}, at which training stops: nothing "
@@ -95,7 +95,7 @@ class Fit:
         """Whether no further epoch is to be run."""
         return self.epoch >= self.place.epochs or self.schedule.over
 
-    def run_epoch(self, name: str, valid: Feed) -> Generator[None, None, Epoch]:
+    def run_epoch(self, name: str, valid: Mapping[int, Feed]) -> Generator[None, None, Epoch]:
         """Run one epoch, pausing now and then, validate, and let the schedule draw its conclusions."""
         epoch = self.epoch + 1
         task, lr = self.method.task, self.schedule.lr
@@ -103,7 +103,7 @@ class Fit:
         with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
             yield from self.engine.epoch(order)
             train_loss = float(self.stepper.loss) / self.engine.steps
-            valid_loss, valid_accuracy = validate(self.method, valid, task)
+            valid_loss, valid_accuracy = validate(self.method, valid)
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:
@@ -223,16 +223,21 @@ class Resume:
 
 
 @torch.no_grad()
-def validate(method: Method, feed: Feed, task: int) -> tuple[float, float]:
-    """Return the validation loss and the accuracy on `feed`, in large batches, as one pair of numbers at the end."""
+def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
+    """Return the mean loss and the accuracy on the samples of several tasks, each answered as its own.
+
+    In large batches, and as one pair of numbers at the end.
+    """
     method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
-    for batch in feed.batches(_large(feed, method.model.device)):
-        logits = method.predict(batch.x, task)
-        loss += method.valid_loss(logits, batch.y) * len(batch.y)
-        right += _right(logits, batch.y)
-    return float(loss) / len(feed), int(right) / len(feed)
+    for task, feed in feeds.items():
+        for batch in feed.batches(_large(feed, method.model.device)):
+            logits = method.predict(batch.x, task)
+            loss += method.valid_loss(logits, batch.y) * len(batch.y)
+            right += _right(logits, batch.y)
+    count = sum(len(feed) for feed in feeds.values())
+    return float(loss) / count, int(right) / count
 
 
 @torch.no_grad()

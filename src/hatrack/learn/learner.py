@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from numbers import Integral
@@ -85,7 +85,8 @@ class Learner:
         self.capacities: list[Share] = []
         self.vault = proof.Vault()
         self._optimizer = optimizer
-        self._old: list[Part] = []
+        self._old: list[Part] = []  # of finished tasks, for methods that need it: training samples,
+        self._old_valid: list[Part] = []  # and what such a method is validated on
         self._fit: Fit | None = None
         self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
@@ -125,40 +126,48 @@ class Learner:
         self._refuse_if_broken()
         index = self.finished
         _refuse_uneven(task, self.device)
-        train_split, valid_split = self._held_out(task, index)
-        part = Part(index, train_split, task.inputs, task.classes)
+        part, held = self._held_out(task, index)
         if self.method.needs_old_data and len(self._old) < index:
             raise HatrackError(
                 f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
                 f"for each of them first."
             )
-        train = Feed([*self._old, part] if self.method.needs_old_data else [part], self.device, self.workers)
-        valid = Feed([Part(index, valid_split, task.inputs, task.classes)], self.device, self.workers)
+        train = Feed([*self._old, part], self.device, self.workers)
+        valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._old_valid, held)}
         if index:
             check_free(self.method, task.name)
         self._begin(task, index, train)
         yield from self._run(task, train, valid, on_epoch)
         self._end(task, train, index)
-        self._keep(part)
+        self._keep(part, held)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner the data of an earlier task, for methods that need it."""
         index = len(self._old)
         if index >= self.finished or self.tasks[index].name != task.name:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._keep(Part(index, self._held_out(task, index)[0], task.inputs, task.classes))
+        self._keep(*self._held_out(task, index))
 
-    def _keep(self, part: Part) -> None:
-        """Keep what the method wants of a finished task's samples, chosen by the seed."""
-        if not self.method.needs_old_data:
-            return
+    def _keep(self, train: Part, valid: Part) -> None:
+        """Keep what the method wants of a finished task's samples."""
+        if self.method.needs_old_data:
+            self._old.append(self._share(train, train.task))
+            self._old_valid.append(self._share(valid, valid.task, 1))
+
+    def _share(self, part: Part, *where: int) -> Part:
+        """Return the share of a task's samples that the method wants to have at hand later, chosen by the seed."""
         count = max(1, round(self.method.remembered() * len(part.split)))
-        rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", part.task))[:count]
-        split = part.split if count == len(part.split) else part.split.take(rows.sort().values)
-        self._old.append(part._replace(split=split))
+        if count == len(part.split):
+            return part
+        rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", *where))[:count]
+        return part._replace(split=part.split.take(rows.sort().values))
 
-    def _held_out(self, task: Task, index: int) -> tuple[Split, Split]:
+    def _held_out(self, task: Task, index: int) -> tuple[Part, Part]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
+        train, valid = self._splits(task, index)
+        return Part(index, train, task.inputs, task.classes), Part(index, valid, task.inputs, task.classes)
+
+    def _splits(self, task: Task, index: int) -> tuple[Split, Split]:
         if task.valid is not None:
             return task.train, task.valid
         order = torch.randperm(len(task.train), generator=generator(self.seed, "split", index))
@@ -200,7 +209,9 @@ class Learner:
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise HatrackError(f"the network cannot take the inputs of task {task.name!r}{shape}: {why}") from error
 
-    def _run(self, task: Task, train: Feed, valid: Feed, on_epoch: Callable[[Epoch], None] | None) -> Iterator[None]:
+    def _run(
+        self, task: Task, train: Feed, valid: Mapping[int, Feed], on_epoch: Callable[[Epoch], None] | None
+    ) -> Iterator[None]:
         resume, self._resume = self._resume, None
         phases = self.method.phases(self.epochs if self.method.trains else 0)
         before = 0
@@ -220,6 +231,7 @@ class Learner:
                 if on_epoch is not None:
                     on_epoch(done)
             fit.restore()
+            self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
             with self._noise(self.method.task, 1, phase):
                 self.method.end_phase(phase, train)
             before += fit.epoch

@@ -8,7 +8,7 @@ from math import inf
 
 @dataclass
 class Patience:
-    """State of the schedule within one task; every task starts with a new one.
+    """State of the schedule within one phase of a task; every task starts with a new one.
 
     After `patience` epochs in a row without a strictly lower validation loss, lr ← lr/factor and the count starts
     again; training is over when lr < minimum.

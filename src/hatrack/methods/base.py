@@ -7,15 +7,16 @@ other methods. The learner calls the verbs in this order:
     end_phase; then end_task
 
 A run may be killed and taken up again after any epoch. What finished tasks left behind is `state`; what training
-itself changes is `trainable` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called again on a
-network that stands in the middle of the task, and then those tensors get their saved values: so what a method needs
-of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
+itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called
+again on a network that stands in the middle of the task, and then those tensors get their saved values: so what a
+method needs of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -115,6 +116,13 @@ class Method:
     def begin_phase(self, phase: int) -> None:
         """Prepare for a phase of the task; most methods have one only."""
 
+    def patience(self) -> tuple[float, int]:
+        """Return from where a phase's schedule counts: the lowest validation loss so far, and the epochs since."""
+        return inf, 0
+
+    def note_schedule(self, lr: float, lowest: float, since: int) -> None:
+        """Take note of where the schedule stands at the end of a phase, before `end_phase`."""
+
     def end_phase(self, phase: int, feed: Feed) -> None:
         """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
@@ -132,6 +140,10 @@ class Method:
 
     def in_progress(self) -> dict[str, Tensor]:
         """Return further tensors that change while a task is learned, for saving; they are refilled in place."""
+        return {}
+
+    def along(self) -> dict[str, Tensor]:
+        """Return further tensors that belong to the weights: with the best epoch's weights, theirs come back too."""
         return {}
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:

@@ -14,6 +14,7 @@ from typing import ClassVar
 from hatrack.data.feed import Feed
 from hatrack.methods.ewc import EWC
 from hatrack.methods.fisher_mask import FisherMask, largest
+from hatrack.methods.hyper import hyper
 
 
 @dataclass
@@ -25,6 +26,8 @@ class FisherMaskEWC(FisherMask, EWC):
     source: ClassVar[str] = "MINT Lab (Fisher masks)"
     summary: ClassVar[str] = "fisher-mask, with EWC's penalty on the weights that stay free"
     stores: ClassVar[str] = "9·P bytes in all: frozen entries, Fisher, anchor"
+
+    clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
 
     def after_backward(self) -> None:
         super().after_backward()

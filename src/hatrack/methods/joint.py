@@ -1,7 +1,8 @@
 """Joint training (also MTL): at task t, a fresh network learns the data of all tasks so far at once.
 
 Every sample is classified by its own task's head: the logits of all heads stand side by side and those of other
-tasks are masked out, so that the loss is the mean cross-entropy over the batch.
+tasks are masked out, so that the loss is the mean cross-entropy over the batch. It is validated on all tasks so far,
+each sample counting the same.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@
     new task     modules outside the winners' paths go back to their initial values, those inside are frozen
 
 Constants as in the baseline of HAT's paper: M = 16, N = 3, 2 paths, 20 generations that share the epochs; fitness is
-the validation loss; the winner is the best of all generations so far, and each generation starts from its weights;
-the loser also takes the winner's learning rate.
+the validation loss; the winner is the best of all generations so far, and each generation starts from its weights.
+A path keeps its learning rate and patience from one generation to the next; the loser takes the winner's rate and
+starts counting again.
 
 Deviations. There a module is a small layer and a layer's modules are summed. Here the modules of a layer are M groups
 of the units of a site of the unit map, so that any network will do, and a path is a unit mask; what is frozen is
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -35,7 +37,6 @@ from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.norms import private_norms
-from hatrack.methods.validation import Scores
 from hatrack.nets.model import Model
 
 PATHS = 2
@@ -62,7 +63,6 @@ class PathNet(Method):
     def attach(self, model: Model) -> None:
         super().attach(model)
         self.winners: list[Tensor] = []
-        self._asked = -1
 
     def private(self) -> Mapping[str, Tensor]:
         return private_norms(self.model, "task")
@@ -105,9 +105,10 @@ class PathNet(Method):
         device = self.model.device
         self.paths = torch.stack([self._drawn(generator) for _ in range(PATHS)]).to(device)
         self.rates = torch.full((PATHS,), self.lr, dtype=torch.float64, device=device)
+        self.losses = torch.full((PATHS,), inf, dtype=torch.float64, device=device)  # a path's lowest on validation
+        self.since = torch.zeros(PATHS, dtype=torch.long, device=device)  # epochs since
         self.winner = torch.zeros((), dtype=torch.long, device=device)
-        self.lowest = torch.full((), torch.inf, dtype=torch.float64, device=device)
-        self.scores = Scores(device)
+        self.lowest = torch.full((), inf, dtype=torch.float64, device=device)
         taken = self._taken()
         parameters = self.model.parameters()
         with torch.no_grad():
@@ -115,7 +116,6 @@ class PathNet(Method):
                 parameters[name].copy_(torch.where(used > 0, parameters[name], self.model.initial[name]))
         self.lock = Lock(parameters, taken)
         self.best = {name: t.detach().clone() for name, t in self._changing().items()}
-        self._running: Optimizer | None = None
 
     def phases(self, epochs: int) -> Sequence[int]:
         count = max(1, min(self.generations, epochs))
@@ -124,35 +124,26 @@ class PathNet(Method):
 
     def begin_phase(self, phase: int) -> None:
         self.now = phase % PATHS
-        self.scores.reset()
-
-    def train_mode(self) -> None:
-        super().train_mode()
-        self.scores.start_epoch()
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
-        self._running = torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
-        return self._running
+        return torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
+
+    def patience(self) -> tuple[float, int]:
+        return float(self.losses[self.now]), int(self.since[self.now])
+
+    def note_schedule(self, lr: float, lowest: float, since: int) -> None:
+        self.rates[self.now], self.losses[self.now], self.since[self.now] = lr, lowest, since
 
     def loss(self, batch: Batch) -> Tensor:
         gates = self.mask(self.paths[self.now])
         return cross_entropy(self.model.logits(batch.x, self.task, gates), batch.y)
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        loss = super().valid_loss(logits, y)
-        if self._asked == self.task:
-            self.scores.add(loss, y, logits)
-        return loss
-
     def end_phase(self, phase: int, feed: Feed) -> None:
-        found = self.scores.result()
-        if found is not None and found[0] < self.lowest:
-            self.lowest.fill_(found[0])
+        if bool(self.losses[self.now] < self.lowest):
+            self.lowest.copy_(self.losses[self.now])
             self.winner.fill_(self.now)
             for name, tensor in self._changing().items():
                 self.best[name].copy_(tensor.detach())
-        if self._running is not None:
-            self.rates[self.now] = self._running.param_groups[0]["lr"]
         if self.now == PATHS - 1:
             self.end_generation()
 
@@ -162,7 +153,7 @@ class PathNet(Method):
         winner = int(self.winner)
         loser = 1 - winner
         self.paths[loser] = self.mutated(self.paths[winner])
-        self.rates[loser] = self.rates[winner]
+        self.rates[loser], self.losses[loser], self.since[loser] = self.rates[winner], inf, 0
 
     @torch.no_grad()
     def _restore(self) -> None:
@@ -183,16 +174,16 @@ class PathNet(Method):
         return {
             "paths": self.paths,
             "rates": self.rates,
+            "losses": self.losses,
+            "since": self.since,
             "winner": self.winner,
             "lowest": self.lowest,
-            **self.scores.tensors(),
             **{f"best/{name}": t for name, t in self.best.items()},
         }
 
     # ---- using what was learned
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        self._asked = task
         return self.model.logits(x, task, self.unit_gates(task))
 
     def unit_gates(self, task: int) -> Tensor:

@@ -3,7 +3,8 @@
     at task t the network goes on from task t−1, on task t's samples and a share r of every old task's at once
 
 Every sample is classified by its own task's head, and counts the same. Unlike `joint` the network is not started
-again. r = 1 replays everything; the paper also has 0.5 and 0.1. Which samples is decided when a task ends.
+again. r = 1 replays everything; the paper also has 0.5 and 0.1. Which samples is decided when a task ends. Validated on
+task t's validation samples and the same share of the old tasks'; the paper does not say on which.
 """
 
 from __future__ import annotations

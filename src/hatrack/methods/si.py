@@ -1,7 +1,7 @@
 """SI, synaptic intelligence. Zenke, Poole & Ganguli 2017, "Continual learning through synaptic intelligence".
 
     path       ω ← ω − g·Δθ at every step: g the gradient of the task's loss alone, Δθ what the step really moved
-    importance Ω ← max(0, Ω + ω/(Δ² + ξ)) when a task ends, Δ = θ(end) − θ(start)
+    importance Ω ← max(0, Ω + ω/(Δ² + ξ)) when a task ends, Δ = θ(end) − θ(start); path and end are the best epoch's
     penalty    c·Σ Ω·(θ − θ*)², θ* the weights at the end of the last task
 
 c = 0.1 and ξ = 0.1 are the paper's for permuted MNIST (split MNIST there: c = 1, ξ = 0.001). Steps are those of the
@@ -45,7 +45,8 @@ class SI(Anchored):
         self._before: Any = [p.detach().clone() for p in self._moving]
         self._gradients: Any = [torch.zeros_like(p) for p in self._moving]
 
-    def in_progress(self) -> dict[str, Tensor]:
+    def along(self) -> dict[str, Tensor]:
+        # Steps that going back to the best epoch undoes have no share in where the weights end.
         return {f"path/{name}": t for name, t in self.path.items()}
 
     @torch.no_grad()

@@ -12,7 +12,8 @@ every finished task are kept: two copies of the network a task. Constants as in 
 β1 0.9, β2 0.99. The published runs see each sample once, in batches of 10: where a task is trained until its gradients
 fade, its V fades too, the factor exp(b/2) on the step remains, and a lower lr is needed (the scripts' range over data
 sets is 5e-5 to 2.5e-4). The rule is applied to the gradients, under plain SGD, so that the schedule works as
-everywhere; a head belongs to one task and has no old accumulators.
+everywhere; a head belongs to one task and has no old accumulators. Nothing is clipped (clip = 1e9): g divided by the
+root of its own mean square has entries near 1, and a norm that says how many they are.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class TAG(Method):
 
     lr: float = hyper(2.5e-4, "learning rate at the start of every task", low=0.0, search=(1e-5, 1e-2, "log"))
     lr_min: float = hyper(1e-6, "training on a task stops when the learning rate falls below", low=0.0)
+    clip: float = hyper(1e9, "norm at which gradients are clipped, after the division", low=0.0)
     b: float = hyper(5.0, "how much agreement between tasks counts", low=0.0, search=(1, 3, 5, 7))
     beta1: float = hyper(0.9, "decay of the directions", low=0.0, high=1.0)
     beta2: float = hyper(0.99, "decay of the accumulated squared gradients", low=0.0, high=1.0)

@@ -140,14 +140,16 @@ class Model:
         self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
-        swapped = {**self.private[task], **(weights or {})}
+        # Buffers hold their own place while they may move: see _take_over.
+        moving = dict(self.net.named_buffers()) if self._buffers and self.net.training else {}
+        swapped = {**moving, **self.private[task], **(weights or {})}
         if gates is not None:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
         with gated, self.precision.products(), self.precision.casts(), self._places.holding(swapped) as left:
             features: Tensor = self.net(x)
         if self.net.training:
-            self._take_over(left, task)
+            self._take_over(left, swapped)
         features = features.flatten(1).to(self.heads[task].weight.dtype)
         return features if gates is None else self.gating.features(gates, features)
 
@@ -169,11 +171,11 @@ class Model:
             self.precision = usual
 
     @torch.no_grad()
-    def _take_over(self, left: Mapping[str, Tensor], task: int) -> None:
-        """Keep what forward() put in the place of a task's own buffer (`self.mean = …` instead of writing into it)."""
-        for name, own in self.private[task].items():
-            if name in self._buffers and left[name] is not own:
-                own.copy_(left[name])
+    def _take_over(self, left: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+        """Write into a buffer what forward() put in its place (`self.mean = …`): others hold on to the buffer."""
+        for name in self._buffers & given.keys():
+            if left[name] is not given[name]:
+                given[name].copy_(left[name])
 
     def norm_tensors(self) -> list[str]:
         """Name the parameters and buffers of all norms with running statistics."""
