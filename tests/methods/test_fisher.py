@@ -1,4 +1,4 @@
-"""The Fisher diagonal against per-sample gradients by hand, and the penalty against its formula."""
+"""The Fisher diagonal against per-sample gradients by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Task
-from hatrack.methods.fisher import fisher_diagonal, penalty
+from hatrack.methods.fisher import fisher_diagonal
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -33,9 +33,3 @@ def test_squared_mini_batch_gradients(size: int) -> None:
         g = d.T @ x[rows] / len(d)
         expected += len(d) * g**2 / 10
     np.testing.assert_allclose(got["weight"].numpy(), expected, rtol=1e-4)
-
-
-def test_penalty_is_half_the_weighted_square() -> None:
-    theta, anchor, f = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]), torch.tensor([3.0, 5.0])
-    value = penalty({"p": theta}, {"p": anchor}, {"p": f})
-    assert float(value) == 0.5 * (3 * 1 + 5 * 4)

@@ -232,7 +232,7 @@ class Learner:
                     on_epoch(done)
             fit.restore()
             self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
-            with self._noise(self.method.task, 1, phase):
+            with self._noise(self.method.task, 1, phase), self.model.precision.products():
                 self.method.end_phase(phase, train)
             before += fit.epoch
 
@@ -249,7 +249,7 @@ class Learner:
 
     def _end(self, task: Task, train: Feed, index: int) -> None:
         self._ending = task.name
-        with self._noise(index, 2):
+        with self._noise(index, 2), self.model.precision.products():
             self.method.end_task(train)
         self._fit = None
         use = self.method.use(index)

@@ -1,4 +1,4 @@
-"""The diagonal of the Fisher information, and the quadratic penalty that EWC and its kin build on it."""
+"""The diagonal of the Fisher information, which EWC and its kin build on."""
 
 from __future__ import annotations
 
@@ -28,9 +28,3 @@ def fisher_diagonal(
             if g is not None:
                 sum_.addcmul_(g, g, value=len(batch.y))
     return {name: t / len(feed) for name, t in zip(names, total, strict=True)}
-
-
-def penalty(parameters: Mapping[str, Tensor], anchors: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Tensor:
-    """½·Σ F·(θ − θ*)²."""
-    terms = [(weights[n] * (parameters[n] - anchors[n]) ** 2).sum() for n in anchors]
-    return 0.5 * torch.stack(terms).sum()

@@ -8,8 +8,9 @@ masking".
 The paper's Eq. 3 carries HAT's unit indices over; a mask on single entries needs no min of two units, and we use the
 rule per entry. Gates are exactly 0 or 1 at evaluation and once a task ends; a finished task keeps one bit an entry.
 Needs no unit map, so it runs on any network. Norms with running statistics are one a task; other norms' scales and
-shifts as well, since a mask on them would close units as a whole. Optionally Adam, and an EWC penalty on top of the
-lock, as the paper's experiments use them.
+shifts as well, since a mask on them would close units as a whole. Optionally Adam, as in a part of the paper's
+experiments. The paper also speaks of EWC's penalty; there is none here, for it would have nothing to hold: outside a
+task's mask its Fisher information is 0, and inside it everything is locked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -28,7 +28,6 @@ from hatrack.masks.gates import apply, gate
 from hatrack.masks.lock import Lock
 from hatrack.masks.packed import pack, unpack
 from hatrack.masks.unitmap import layer_of
-from hatrack.methods.fisher import fisher_diagonal, penalty
 from hatrack.methods.hard_attention import HardAttention
 from hatrack.methods.hyper import hyper
 from hatrack.methods.norms import private_norms
@@ -50,7 +49,6 @@ class PMask(HardAttention):
     masks_grow: ClassVar[bool] = True
 
     adam: bool = hyper(False, "train with Adam instead of plain SGD (then lr = 0.001 is usual)")
-    ewc: float = hyper(0.0, "weight of an EWC penalty on the entries that are still free", low=0.0)
 
     def attach(self, model: Model) -> None:
         super().attach(model)
@@ -59,8 +57,6 @@ class PMask(HardAttention):
         self.masked = {name: p for name, p in model.parameters().items() if name not in own}
         self.sizes = {name: p.numel() for name, p in self.masked.items()}
         self.total = sum(self.sizes.values())
-        self.anchors: dict[str, Tensor] = {}
-        self.fisher: dict[str, Tensor] = {}
 
     def private(self) -> Mapping[str, Tensor]:
         net, initial = self.model.net, self.model.initial
@@ -94,29 +90,11 @@ class PMask(HardAttention):
     def loss(self, batch: Batch) -> Tensor:
         gates = gate(self.embedding, self.scale())
         logits = self.model.logits(batch.x, self.task, weights=self._weights(gates))
-        loss = self.attended_loss(logits, batch.y, gates)
-        if self.ewc and self.anchors:
-            loss = loss + self.ewc * penalty(self.masked, self.anchors, self.fisher)
-        return loss
+        return self.attended_loss(logits, batch.y, gates)
 
     def end_task(self, feed: Feed) -> None:
-        mask = self.final_gates().bool()
-        if self.ewc:
-            self._consolidate(mask, feed)
-        self.packed.append(pack(mask))
+        self.packed.append(pack(self.final_gates().bool()))
         self.model.keep_moved_buffers(self.task)
-
-    def _consolidate(self, mask: Tensor, feed: Feed) -> None:
-        """Merge the task's Fisher into the old ones, F ← (F + t·F_old)/(t+1), and anchor at its weights."""
-
-        def loss(batch: Batch) -> Tensor:
-            return cross_entropy(self.model.logits(batch.x, self.task, weights=self._weights(mask)), batch.y)
-
-        self.model.net.eval()
-        new = fisher_diagonal(loss, self.masked, feed)
-        t = self.task
-        self.fisher = {n: (f + t * self.fisher[n]) / (t + 1) if t else f for n, f in new.items()}
-        self.anchors = {n: p.detach().clone() for n, p in self.masked.items()}
 
     # ---- using what was learned
 
@@ -141,12 +119,7 @@ class PMask(HardAttention):
         return sum(packed.numel() for packed in self.packed)
 
     def state(self) -> dict[str, Tensor]:
-        state = {f"mask/{t}": packed for t, packed in enumerate(self.packed)}
-        state |= {f"anchor/{n}": a for n, a in self.anchors.items()}
-        return state | {f"fisher/{n}": f for n, f in self.fisher.items()}
+        return {f"mask/{t}": packed for t, packed in enumerate(self.packed)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        device = self.model.device
-        self.packed = [state[f"mask/{t}"].cpu() for t in range(sum(key.startswith("mask/") for key in state))]
-        self.anchors = {k.removeprefix("anchor/"): v.to(device) for k, v in state.items() if k.startswith("anchor/")}
-        self.fisher = {k.removeprefix("fisher/"): v.to(device) for k, v in state.items() if k.startswith("fisher/")}
+        self.packed = [state[f"mask/{t}"].cpu() for t in range(len(state))]
