@@ -437,3 +437,17 @@ def test_a_load_into_another_architecture_names_what_differs(tasks: list[Task], 
     learner.save(tmp_path)
     with pytest.raises(HatrackError, match=r"fc1\.weight"):
         hatrack.load(tmp_path, build("mlp", SHAPE, widths=(41, 30)))
+
+
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, torch.AcceleratorError])
+def test_a_device_that_gives_up_is_not_taken_for_a_network_that_does_not_fit(kind: type[Exception]) -> None:
+    class Full(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(5, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise kind("no room")
+
+    with pytest.raises(kind, match="no room"):
+        Learner(Full(), METHODS["sgd"](), epochs=1).learn(Task("t", (torch.randn(20, 5), torch.arange(20) % 2)))

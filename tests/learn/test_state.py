@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,22 @@ def test_a_learning_rate_in_a_tensor_can_be_saved(tasks: list[Task], tmp_path: P
     loaded.learn(tasks[0])
     x = tasks[0].test.first(5)
     torch.testing.assert_close(loaded.predict(x, 0), learner.predict(x, 0))
+
+
+def test_an_optimiser_goes_on_under_the_engine_of_this_machine(tasks: list[Task], tmp_path: Path) -> None:
+    """A graph keeps Adam's count on the device (`capturable`), which the CPU's Adam refuses."""
+    learner = Learner(net(), METHODS["sgd"](), optimizer=torch.optim.Adam, epochs=4, device="cpu")
+
+    def stop(epoch: Epoch) -> None:
+        learner.save(tmp_path)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(tasks[0], on_epoch=stop)
+    page = json.loads((tmp_path / "learner.json").read_text())
+    for group in page["fit"]["optimizer"]["groups"]:
+        group["capturable"] = True
+    (tmp_path / "learner.json").write_text(json.dumps(page))
+    loaded = hatrack.load(tmp_path, net(), device="cpu", optimizer=torch.optim.Adam)
+    loaded.learn(tasks[0])
+    assert loaded.finished == 1

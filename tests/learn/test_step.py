@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from hatrack import HAT, HatrackError
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split
-from hatrack.learn.step import Clip, OptimizerFactory, build, clip, clip_traced, plain
+from hatrack.learn.step import Clip, OptimizerFactory, Stepper, build, clip, clip_traced, plain
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
 
@@ -80,3 +82,16 @@ def test_an_optimiser_over_other_parameters_than_it_was_given_is_refused() -> No
 def test_an_optimiser_without_a_learning_rate_is_refused() -> None:
     with pytest.raises(HatrackError, match="Optimizer has parameters without a learning rate"):
         build(begun(), lambda p: torch.optim.Optimizer(p, {}))
+
+
+def test_a_learning_rate_in_a_tensor_falls_once_and_stays_the_callers() -> None:
+    method, given = begun(), torch.tensor(0.3)
+
+    def two_groups(parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
+        groups = [{"params": list(parameters)[:1]}, {"params": list(parameters)[1:]}]
+        return torch.optim.Adam(groups, lr=given)
+
+    stepper = Stepper(method, build(method, two_groups))
+    stepper.set_lr(1 / 3)
+    assert [float(group["lr"]) for group in stepper.optimizer.param_groups] == pytest.approx([0.1, 0.1])
+    assert float(given) == pytest.approx(0.3)

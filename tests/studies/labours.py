@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hatrack.errors import HatrackError
 from hatrack.studies.pool import Done
 
@@ -41,6 +43,12 @@ def die(item: int, tell: Callable[[Any], Any]) -> int:
     if item == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return item
+
+
+def lose_the_gpu(item: int, tell: Callable[[Any], Any]) -> int:
+    if item == 1:
+        raise torch.AcceleratorError("an illegal memory access")
+    return os.getpid()
 
 
 def number(given: int) -> None:

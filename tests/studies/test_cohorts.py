@@ -90,6 +90,27 @@ def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: p
     assert told[-1].reason == "OutOfMemoryError: full"
 
 
+def test_a_process_whose_gpu_has_failed_ends_unless_one_run_alone_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(job: Job, tell: object) -> Iterator[None]:
+        yield
+        raise torch.AcceleratorError("an illegal memory access")
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(cohorts, "carrying", broken)
+    monkeypatch.setattr("os._exit", end)
+    jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
+    told: list[Any] = []
+    with pytest.raises(SystemExit):
+        work_together(Share(jobs), told.append)
+    with pytest.raises(torch.AcceleratorError, match="illegal"):
+        work_together(Share(jobs[:1]), told.append)
+    assert told == []
+
+
 def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

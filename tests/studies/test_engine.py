@@ -52,3 +52,4 @@ def test_as_many_workers_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> 
     assert engine.default_workers("cpu") == 3
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert engine.default_workers("cuda") == 2
+    assert engine.default_workers("cuda:1") == 1

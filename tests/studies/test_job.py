@@ -13,7 +13,7 @@ import pytest
 from hatrack.runs.folder import lock
 from hatrack.runs.spec import resolve
 from hatrack.studies import job as module
-from hatrack.studies.job import Job, Step, carry_out
+from hatrack.studies.job import Job, Step, carry_out, carrying
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +65,20 @@ def test_it_waits_for_who_has_the_folder(tmp_path: Path) -> None:
     assert not (path / "metrics.jsonl").exists()
     os.close(held)
     worker.join(timeout=60)
+    assert job(path).done
+
+
+def test_others_have_their_turns_while_it_waits(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.mkdir()
+    (path / "spec.toml").write_text(job(path).spec.toml())
+    held = lock(path)
+    turns = carrying(job(path), lambda message: None)
+    for _ in range(50):
+        next(turns)
+    assert not (path / "metrics.jsonl").exists()
+    os.close(held)
+    assert sum(1 for _ in turns)
     assert job(path).done
 
 

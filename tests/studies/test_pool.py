@@ -58,6 +58,12 @@ def test_a_failure_has_a_reason_and_stops_nobody() -> None:
     assert (over["fine"].reason, over["fine"].value) == (None, "fine")
 
 
+def test_a_worker_whose_gpu_has_failed_gets_no_more_work() -> None:
+    over = {done.item: done for done in Pool(1).run([0, 1, 2, 3], labours.lose_the_gpu, silent)}
+    assert over[1].reason == "AcceleratorError: an illegal memory access"
+    assert over[0].value != over[2].value == over[3].value
+
+
 def test_the_work_of_a_killed_worker_is_given_out_again(tmp_path: Path) -> None:
     [done] = Pool(1).run([tmp_path / "attempts"], labours.die_twice, silent)
     assert (done.reason, done.value) == (None, 2)

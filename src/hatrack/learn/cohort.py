@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from time import sleep
+from traceback import clear_frames
 
 import torch
 
@@ -43,6 +44,7 @@ class Lane:
             # A recorded step remembers which state it draws from, so that swapping states keeps runs apart.
             self._outer_state = self._generator.graphsafe_get_state()
             self._generator.graphsafe_set_state(self._state)
+            self._outer_device = torch.cuda.current_device()
             self._outer_stream = torch.cuda.current_stream(self._stream.device)
             torch.cuda.set_stream(self._stream)
 
@@ -50,8 +52,10 @@ class Lane:
         self._numbers = torch.get_rng_state()
         torch.set_rng_state(self._outer_numbers)
         if self._stream is not None:
+            self._state = self._generator.graphsafe_get_state()  # another one, after a recording that failed
             self._generator.graphsafe_set_state(self._outer_state)
             torch.cuda.set_stream(self._outer_stream)
+            torch.cuda.set_device(self._outer_device)
             self._submitted.record(self._stream)
 
 
@@ -79,9 +83,17 @@ def take_turns(
                     pass
                 except Exception as error:
                     stopped = error
+                    _let_go(error)
             del active[number]
             active.update(islice(waiting, 1))
             yield number, stopped
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Empty the frames that an error holds on to, a whole learner in them: the next member needs the memory."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def together(members: Sequence[Iterator[None]], device: torch.device) -> list[Exception | None]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import torch
 from torch.optim import LBFGS, SGD, Optimizer
@@ -154,17 +155,28 @@ class Engine:
         else:
             known.finish(loss)
 
-    def _record(self, count: int) -> torch.cuda.CUDAGraph | None:
+    def _record(self, count: int, again: bool = False) -> torch.cuda.CUDAGraph | None:
         """Record a step on the current stream without running it."""
-        _make_room(self.stepper.method.model.device)
-        graph = torch.cuda.CUDAGraph()
+        device = self.stepper.method.model.device
+        _make_room(device)
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         try:
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 self._step(count)
-            finally:
-                graph.capture_end()
+            except Exception:
+                with suppress(Exception):  # a recording that has become invalid cannot be ended in order
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        except torch.OutOfMemoryError:  # while recording, nothing is given back to make room
+            _abandon(device, pool)
+            if again:
+                raise
+            torch.cuda.empty_cache()
+            return self._record(count, again=True)
         except Exception as error:
+            _abandon(device, pool)
             self._recorded = False
             self._say(f"{self.stepper.method.name}'s step cannot be recorded as a CUDA graph ({_line(error)})", "eager")
             return None
@@ -202,6 +214,7 @@ class _On:
 
     def __enter__(self) -> None:
         if self._stream is not None:
+            self._device = torch.cuda.current_device()  # setting a stream changes it
             self._outer = torch.cuda.current_stream(self._stream.device)
             self._stream.wait_stream(self._outer)
             torch.cuda.set_stream(self._stream)
@@ -210,6 +223,7 @@ class _On:
         if self._stream is not None:
             torch.cuda.set_stream(self._outer)
             self._outer.wait_stream(self._stream)
+            torch.cuda.set_device(self._device)
 
 
 def _make_room(device: torch.device) -> None:
@@ -217,6 +231,18 @@ def _make_room(device: torch.device) -> None:
     idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if idle > torch.cuda.get_device_properties(device).total_memory / 4:
         torch.cuda.empty_cache()
+
+
+def _abandon(device: torch.device, pool: tuple[int, int]) -> None:
+    """Undo what a recording that was broken off has left switched on.
+
+    Up to torch 2.11 the allocator then still serves the recording, and random numbers refuse to be drawn outside it.
+    """
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    with suppress(Exception):  # it had been switched off in order
+        torch._C._cuda_endAllocateToPool(index, pool)
+    numbers = torch.cuda.default_generators[index]
+    numbers.graphsafe_set_state(numbers.clone_state())
 
 
 def _line(error: Exception) -> str:

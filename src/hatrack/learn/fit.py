@@ -196,6 +196,9 @@ class Fit:
                 _, i, name = key.split("/", 2)
                 state.setdefault(int(i), {})[name] = tensor
         groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
+        for group, fresh in zip(groups, self.stepper.optimizer.param_groups, strict=True):
+            if "capturable" in group:  # decided by this machine's engine, not by the one that it was saved under
+                group["capturable"] = fresh["capturable"]
         self.stepper.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 

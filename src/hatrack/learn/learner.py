@@ -199,7 +199,7 @@ class Learner:
     def _add_head(self, task: Task, index: int) -> None:
         try:
             self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
-        except HatrackError:
+        except (HatrackError, torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except Exception as error:
             example = self.model.example

@@ -128,7 +128,7 @@ class Stepper:
     def set_lr(self, ratio: float) -> None:
         """Multiply every group's learning rate."""
         for group in self.optimizer.param_groups:
-            group["lr"] *= ratio
+            group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
 
 
 def plain(optimizer: Optimizer) -> bool:

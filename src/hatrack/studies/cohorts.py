@@ -7,6 +7,7 @@ have had alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,11 +38,23 @@ def shares(jobs: Sequence[Job], count: int) -> list[Share]:
 def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
     """Carry out a share; `tell` hears (job, what it says of itself), and `Done` of every job that ends.
 
-    Of one for which the GPU's memory did not suffice nothing is said: it may go better alone.
+    Of one for which the GPU's memory did not suffice nothing is said: it may go better alone. After an error of the
+    device itself every run of this process fails: it ends, so that another one takes the share over.
     """
+    try:
+        _work_together(share, tell)
+    except torch.AcceleratorError:
+        if len(share.jobs) == 1:
+            raise
+        os._exit(1)
+
+
+def _work_together(share: Share, tell: Callable[[Any], Any]) -> None:
     device = torch.device(share.jobs[0].spec.device)
     members = ((Lane(device), _speaking(job, partial(_tell, tell, job))) for job in share.jobs)
     for number, error in take_turns(members, LANES):
+        if isinstance(error, torch.AcceleratorError):
+            raise error
         if isinstance(error, torch.OutOfMemoryError) and len(share.jobs) > 1:
             continue
         reason, trace = (None, "") if error is None else failed(error)

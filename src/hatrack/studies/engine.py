@@ -67,8 +67,10 @@ def _hear(hear: Hear, share: Share, said: Any) -> Any:
 
 
 def default_workers(device: str) -> int:
-    """Return the number of cores this process may use, or of GPUs."""
-    if device.startswith("cuda"):
+    """Return the number of cores this process may use, or of GPUs that are meant."""
+    if device.startswith("cuda:"):
+        return 1
+    if device == "cuda":
         import torch
 
         return torch.cuda.device_count()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
-from hatrack.runs import folder, spec
-from hatrack.runs.folder import Folder, InUse
+from hatrack.runs import spec
+from hatrack.runs.folder import Folder, InUse, create, open_run
 from hatrack.runs.listener import Outcome, Plan
 from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
@@ -19,6 +19,7 @@ from hatrack.runs.spec import Spec
 from hatrack.runs.tensorboard import with_events
 
 POLL = 0.5  # seconds between two looks at a folder that another process holds
+NAP = 1e-3  # seconds that a turn of waiting for it takes
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def carry_out(job: Job, tell: Callable[[Any], Any]) -> None:
 
 def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     """Do the same bit by bit, so that several runs can take turns."""
-    with _opened(job) as opened:
+    folder = yield from _opening(job)
+    with folder as opened:
         if finished(opened) is not None:
             return
         # Data and devices of this machine may not be those of where the run was begun.
@@ -68,15 +70,18 @@ def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
         yield from executing(setup, opened, listener, job.against)
 
 
-def _opened(job: Job) -> Folder:
-    """Open the run's folder, made if need be; while another process works on it, wait."""
+def _opening(job: Job) -> Generator[None, None, Folder]:
+    """Open the run's folder, made if need be; while another process works on it, let others have their turns."""
     while True:
         try:
             if (job.path / "spec.toml").exists():
-                return folder.open_run(job.path)
-            return folder.create(job.spec.toml(), job.path, "")
+                return open_run(job.path)
+            return create(job.spec.toml(), job.path, "")
         except InUse:
-            time.sleep(POLL)
+            until = time.monotonic() + POLL
+            while time.monotonic() < until:
+                time.sleep(NAP)
+                yield
         except HatrackError:
             if not (job.path / "spec.toml").exists():
                 raise  # else another process has made it between the two looks

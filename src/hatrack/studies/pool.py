@@ -1,8 +1,8 @@
 """A pool of spawned processes that outlives their deaths.
 
 Each worker takes one item at a time and may speak to the parent while it works; the parent answers. A worker that dies
-(killed, out of memory) is replaced and its item is given out again, up to `ATTEMPTS` times. When the parent dies, its
-workers end at once; when the parent stops (Ctrl-C), it ends them.
+(killed, out of memory) is replaced and its item is given out again, up to `ATTEMPTS` times; one whose GPU has failed
+says so and is replaced. When the parent dies, its workers end at once; when the parent stops (Ctrl-C), it ends them.
 """
 
 from __future__ import annotations
@@ -172,13 +172,24 @@ def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None)
             work, item = link.recv()
         except EOFError:
             return
+        useless = False
         try:
             over: dict[str, Any] = {"value": work(item, tell)}
         except (EOFError, BrokenPipeError):
             return  # nobody is left to work for
         except Exception as error:
             over = dict(zip(("reason", "trace"), failed(error), strict=True))
+            useless = isinstance(error, _accelerator_error())
         link.send(("over", over))
+        if useless:
+            return
+
+
+def _accelerator_error() -> type[Exception]:
+    """Return the error after which a process can do nothing more on its GPU."""
+    import torch
+
+    return torch.AcceleratorError
 
 
 def failed(error: Exception) -> tuple[str, str]:
