@@ -34,6 +34,13 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 net = build("mlp", (1, 8, 8), widths=(24, 24), dropout=0.0, input_dropout=0.0)
 learner = hatrack.Learner(net, METHODS[method](), epochs=3, batch_size=30, seed=0, device="cpu")
+if method == "spg" and rank == "1":  # as if its device rounded differently
+    end = learner.method.end_task
+    def drifting(feed):
+        end(feed)
+        for tensor in (*learner.method.importance.values(), *learner.model.net.parameters()):
+            tensor.data.add_(1e-7)
+    learner.method.end_task = drifting
 for task in hatrack.tasks("split-digits", seed=0)[:2]:
     learner.learn(task)
 assert learner.verify().ok or not learner.method.promises()
@@ -52,7 +59,7 @@ def launch(words: list[str], folder: Path, processes: int) -> subprocess.Complet
     )
 
 
-@pytest.mark.parametrize("method", ["hat", pytest.param("a-gem", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["hat", "spg", pytest.param("a-gem", marks=pytest.mark.slow)])
 def test_two_processes_learn_what_one_does(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

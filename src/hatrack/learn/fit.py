@@ -103,7 +103,7 @@ class Fit:
         with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
             yield from self.engine.epoch(order)
             train_loss = float(self.stepper.loss) / self.engine.steps
-            valid_loss, valid_accuracy = validate(self.method, valid)
+            valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:
@@ -127,6 +127,14 @@ class Fit:
             capacity=total_capacity(self.method),
             best=improved,
         )
+
+    def _agreed(self, figures: tuple[float, float]) -> tuple[float, float]:
+        """Return the first process's figures where there are several: all must stop at the same epoch."""
+        if self.stepper.crew is None:
+            return figures
+        numbers = torch.tensor(figures, dtype=torch.float64)
+        self.stepper.crew.agree([numbers], self.method.model.device)
+        return float(numbers[0]), float(numbers[1])
 
     def _snapshot(self) -> dict[str, Tensor]:
         return copied({**self.moving, **in_progress(self.method)})

@@ -251,6 +251,7 @@ class Learner:
         self._ending = task.name
         with self._noise(index, 2), self.model.precision.products():
             self.method.end_task(train)
+        self._agree()
         self._fit = None
         use = self.method.use(index)
         if use is not None:
@@ -265,6 +266,17 @@ class Learner:
         logits = proof.probe_logits(self.method, x, index)
         self.probes.append(proof.Probe(x, logits, proof.environment(self.device)))
         self._ending = None
+
+    def _agree(self) -> None:
+        """Let all processes hold what the first one found of the task."""
+        place, model = crew(), self.model
+        if place is None:
+            return
+        own = [tensor for tensors in model.private for tensor in tensors.values()]
+        heads = [p for head in model.heads for p in head.parameters()]
+        state = self.method.state()
+        place.agree([*model.tensors().values(), *heads, *own, *state.values()], self.device)
+        self.method.load_state(state)
 
     # ---- using what was learned
 

@@ -3,6 +3,8 @@
     gradient  Σ_r (n_r/n)·g_r, with n_r of the n samples of a batch on process r: that of the whole batch
     the rest  (edits, lock, clip, update, schedule, masks) is done by every process on the same numbers, so that all
               of them hold the same network, bit for bit
+    agreement what each process computes of all samples by itself, the validation loss and what a task leaves behind
+              (importances, masks), may differ in the last bits between devices: the first one's counts
 
 The gradients are summed in one piece after the backward pass. torch's DistributedDataParallel is not used: it wants to
 own the forward pass, which here belongs to the method (gates, swapped weights, several heads).
@@ -14,7 +16,7 @@ usual; running statistics are averaged when an epoch ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,6 +55,14 @@ class Crew(NamedTuple):
             self.sum(moving)
             for tensor in moving:
                 tensor.div_(self.size)
+
+    @torch.no_grad()
+    def agree(self, tensors: Iterable[Tensor], device: torch.device) -> None:
+        """Give all processes the first one's values, in place; `device` is where the processes talk."""
+        for tensor in tensors:
+            sent = tensor.detach().to(device, copy=True).contiguous()
+            distributed.broadcast(sent.reshape(-1).view(torch.uint8), 0)
+            tensor.copy_(sent)
 
     def wait(self) -> None:
         """Wait for all others to come here."""
