@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -40,16 +41,28 @@ class Precision:
         # A cache of cast weights would be taken over by a recorded step without the cast that fills it.
         return torch.autocast(self._device.type, torch.bfloat16, cache_enabled=False)
 
-    @contextmanager
-    def products(self) -> Iterator[None]:
+    def products(self) -> AbstractContextManager[None]:
         """Allow or forbid TF32 in a forward and a backward pass."""
-        if self._device.type != "cuda":
-            yield
-            return
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-        before = matmul.allow_tf32, cudnn.allow_tf32
-        matmul.allow_tf32 = cudnn.allow_tf32 = self.rounded
-        try:
-            yield
-        finally:
-            matmul.allow_tf32, cudnn.allow_tf32 = before
+        return tf32(self.rounded) if self._device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Set torch's switches inside the context, by the names under which the caller has used them."""
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    switches = [(matmul, "allow_tf32"), (cudnn, "allow_tf32")]
+    value: bool | str = allowed
+    try:
+        before = [getattr(place, name) for place, name in switches]
+    except RuntimeError:  # the older switches refuse to speak once the newer ones differ from them
+        switches = [(place, "fp32_precision") for place in (matmul, cudnn.conv, cudnn.rnn)]
+        value = "tf32" if allowed else "ieee"
+        before = [getattr(place, name) for place, name in switches]
+    for place, name in switches:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for (place, name), earlier in zip(switches, before, strict=True):
+            setattr(place, name, earlier)
