@@ -146,6 +146,8 @@ class Engine:
                 self._compiled[count] = known
             else:
                 loss = known()
+        except torch.OutOfMemoryError:  # another way of doing the step would find no more room
+            raise
         except Exception as error:  # whatever the compiler stumbles over, the step can be done without it
             why = f"its step cannot be compiled ({type(error).__name__}: {_line(error)})"
             self._fall_back("graph" if self._recorded else "eager", why)
