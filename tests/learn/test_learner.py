@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import hatrack
-from hatrack import HAT, HatrackError, Learner, Task
+from hatrack import HAT, HatrackError, HatrackWarning, Learner, Task
 from hatrack.learn.fit import DivergenceWarning, Epoch
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
@@ -297,14 +299,79 @@ def test_verify_finds_an_edited_checkpoint(tasks: list[Task], tmp_path: Path) ->
     assert verdict.tasks[0].drifts[0].entries == 1
     with pytest.raises(HatrackError, match="was changed after it was written"):
         hatrack.load(tmp_path, net())
-    page = json.loads((tmp_path / "learner.json").read_text())  # even one that also forges the digest
-    import hashlib
-
+    page = json.loads((tmp_path / "learner.json").read_text())  # even one that also forges the digests
     page["files"]["live"]["sha256"] = hashlib.sha256(live.read_bytes()).hexdigest()
+    del page["sha256"]
     (tmp_path / "learner.json").write_text(json.dumps(page))
     verdict = verify(tmp_path, net())
     assert not verdict.tampered
     assert not verdict.ok
+
+
+def test_verify_finds_an_edited_page(tasks: list[Task], tmp_path: Path) -> None:
+    """How inputs are prepared stands there, and decides what an old task answers."""
+    learner = Learner(net(), HAT(), epochs=1, seed=0)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    page = json.loads((tmp_path / "learner.json").read_text())
+    page["tasks"][0]["inputs"]["mean"] = [0.9]
+    (tmp_path / "learner.json").write_text(json.dumps(page))
+    verdict = verify(tmp_path, net())
+    assert not verdict.ok
+    assert "learner.json was changed after it was written" in str(verdict)
+    with pytest.raises(HatrackError, match=r"learner\.json was changed after it was written"):
+        hatrack.load(tmp_path, net())
+
+
+def test_a_save_is_loaded_with_the_method_that_it_is_of(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    assert hatrack.load(tmp_path, net(), method=HAT(c=0.1)).method.c == 0.1
+    with pytest.raises(HatrackError, match="holds a learner of hat, got method=pmask; leave method= out"):
+        hatrack.load(tmp_path, net(), method=METHODS["pmask"]())
+
+
+def test_a_save_is_loaded_with_its_optimiser_or_says_which_it_had(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), optimizer=torch.optim.AdamW, epochs=2)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    loaded = hatrack.load(tmp_path, net())
+    with pytest.warns(HatrackWarning, match="was trained with AdamW; it goes on with hat's own optimiser: to keep"):
+        loaded.learn(tasks[1])
+    learner.learn(tasks[1], on_epoch=lambda epoch: learner.save(tmp_path) if epoch.epoch == 1 else None)
+    with pytest.raises(HatrackError, match="was interrupted under AdamW, and now there is SGD; load the learner with"):
+        hatrack.load(tmp_path, net()).learn(tasks[1])
+    hatrack.load(tmp_path, net(), optimizer=torch.optim.AdamW).learn(tasks[1])
+
+
+@pytest.mark.parametrize("method", ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"])
+def test_a_stop_between_optimiser_and_lock_changes_no_old_task(method: str, tasks: list[Task], tmp_path: Path) -> None:
+    class Stopped(torch.optim.AdamW):
+        steps = -1
+
+        def step(self, closure: None = None) -> None:  # type: ignore[override]
+            super().step(closure)
+            Stopped.steps -= 1
+            if Stopped.steps == 0:
+                raise KeyboardInterrupt
+
+    def factory(parameters: Any) -> torch.optim.Optimizer:
+        return Stopped(parameters, lr=0.01, weight_decay=0.1)
+
+    learner = Learner(net(), METHODS[method](), optimizer=factory, epochs=2)
+    learner.learn(tasks[0])
+    x = tasks[0].test.first(20)
+    before = learner.predict(x, 0)
+    Stopped.steps = 3
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(tasks[1])
+    assert torch.equal(learner.predict(x, 0), before)
+    learner.save(tmp_path)
+    for each in (learner, hatrack.load(tmp_path, net(), optimizer=factory)):
+        each.learn(tasks[1])
+        assert torch.equal(each.predict(x, 0), before)
+        assert each.verify().ok
 
 
 def test_a_checkpoint_that_is_cut_short_is_not_sent_to_verify(tasks: list[Task], tmp_path: Path) -> None:

@@ -212,3 +212,21 @@ epochs = {epochs}
 def test_a_wrong_setting_names_its_method() -> None:
     with pytest.raises(HatrackError, match=r"'sgd' on 'split-digits': unknown setting 's_max'"):
         planned("benchmarks = ['split-digits']\nmethods = ['sgd']\n[shared]\ns_max = 3")
+
+
+def test_a_part_of_a_study_is_measured_against_what_the_whole_one_lists() -> None:
+    study = parse(
+        """
+benchmarks = ["split-digits"]
+methods = ["hat", "joint", "sgd"]
+measures = ["acc", "rho"]
+[method.joint]
+lr = 0.3
+""",
+        "name",
+    )
+    whole, part = plan(study, PLACES, "cpu"), plan(study.narrowed(["hat"], None), PLACES, "cpu")
+    assert [run.method for run in part.runs] == ["hat"]
+    assert part.runs[0].against == whole.runs[0].against
+    assert {spec.settings["lr"] for spec in part.references.values() if spec.method == "joint"} == {0.3}
+    assert {spec.method for spec in part.references.values()} == {"joint", "random"}

@@ -182,7 +182,7 @@ class Fit:
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "schedule": asdict(self.schedule),
-            "optimizer": {"groups": groups, "state": plain},
+            "optimizer": {"name": type(self.stepper.optimizer).__name__, "groups": groups, "state": plain},
         }
 
     def tensors(self) -> dict[str, Tensor]:
@@ -193,6 +193,13 @@ class Fit:
 
     def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
         """Take up a saved state."""
+        mine = type(self.stepper.optimizer).__name__
+        theirs = numbers["optimizer"].get("name", mine)
+        if mine != theirs:
+            raise HatrackError(
+                f"the task was interrupted under {theirs}, and now there is {mine}; load the learner with the "
+                f"optimizer=… that makes {theirs}."
+            )
         self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
         self.schedule = Patience(**numbers["schedule"])
         put_back({f"moving/{name}": t for name, t in self.moving.items()}, tensors)

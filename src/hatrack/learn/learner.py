@@ -85,6 +85,7 @@ class Learner:
         self.capacities: list[Share] = []
         self.vault = proof.Vault()
         self._optimizer = optimizer
+        self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
         self._old: list[Part] = []  # of finished tasks, for methods that need it: training samples,
         self._old_valid: list[Part] = []  # and what such a method is validated on
         self._fit: Fit | None = None
@@ -134,7 +135,7 @@ class Learner:
             )
         train = Feed([*self._old, part], self.device, self.workers)
         valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._old_valid, held)}
-        if index:
+        if index and len(self.tasks) == index:  # what a task that goes on has taken already is its own
             check_free(self.method, task.name)
         self._begin(task, index, train)
         yield from self._run(task, train, valid, on_epoch)
@@ -212,6 +213,12 @@ class Learner:
     def _run(
         self, task: Task, train: Feed, valid: Mapping[int, Feed], on_epoch: Callable[[Epoch], None] | None
     ) -> Iterator[None]:
+        if self._optimizer is None and self.trained_with is not None and self._resume is None:
+            line = (
+                f"this learner was trained with {self.trained_with}; it goes on with {self.method.name}'s own optimiser"
+            )
+            warnings.warn(HatrackWarning(f"{line}: to keep the other, load it with optimizer=…"), stacklevel=3)
+            self.trained_with = None
         resume, self._resume = self._resume, None
         phases = self.method.phases(self.epochs if self.method.trains else 0)
         before = 0
@@ -226,10 +233,17 @@ class Learner:
             if resume is not None:
                 resume.fill(fit)
                 resume = None
-            while not fit.over:
-                done = yield from fit.run_epoch(task.name, valid)
-                if on_epoch is not None:
-                    on_epoch(done)
+            if self._optimizer is not None:
+                self.trained_with = type(fit.stepper.optimizer).__name__
+            try:
+                while not fit.over:
+                    done = yield from fit.run_epoch(task.name, valid)
+                    if on_epoch is not None:
+                        on_epoch(done)
+            except BaseException:
+                if self.method.lock is not None:  # Ctrl-C may have come between the optimiser and the lock
+                    self.method.lock.after_step()
+                raise
             fit.restore()
             self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
             with self._noise(self.method.task, 1, phase), self.model.precision.products():

@@ -76,18 +76,26 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
         "capacity": list(learner.capacities),
         "fit": None if fit is None else fit.numbers(),
         "environments": [probe.environment for probe in learner.probes],
+        "optimizer": learner.trained_with,
     }
 
     def write() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         files = {draft.kind: _store(learner, folder, draft) for draft in drafts}
-        atomic.write(folder / PAGE, json.dumps(page | {"files": files}, indent=1).encode())
+        whole = page | {"files": files}
+        atomic.write(folder / PAGE, json.dumps(whole | {"sha256": _digest(whole)}, indent=1).encode())
         named = {f["name"] for f in files.values()} | {PAGE}
         for path in folder.iterdir():
             if path.name not in named and OURS.fullmatch(path.name):
                 path.unlink()
 
     return write
+
+
+def _digest(page: dict[str, Any]) -> str:
+    """Return the SHA-256 of what a page says, however it is laid out; its own entry for it is left out."""
+    said = json.loads(json.dumps({key: value for key, value in page.items() if key != "sha256"}))
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 class _Draft(NamedTuple):
@@ -210,12 +218,19 @@ def _load(
 
     page = _read_page(folder)
     tampered: list[str] = []
+    if page.get("sha256") not in (None, _digest(page)):  # None: a save of an earlier version
+        _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", check, tampered)
     files = {kind: _read_tensors(folder, entry, check, tampered) for kind, entry in page["files"].items()}
     done, live = files["tasks"], files["live"]
     if method is None:
         if page["method"] not in METHODS:
             raise unknown("method", page["method"], METHODS)
         method = METHODS[page["method"]](**page["settings"])
+    elif isinstance(method, Method) and method.name != page["method"]:
+        raise HatrackError(
+            f"{folder} holds a learner of {page['method']}, got method={method.name}; leave method= out, or give a "
+            f"{page['method']} with settings of your own."
+        )
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
@@ -241,6 +256,7 @@ def _load(
     learner.vault.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
+    learner.trained_with = page.get("optimizer")
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
@@ -278,10 +294,15 @@ def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: li
         ) from None
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         finding = f"{path.name} was changed after it was written (its SHA-256 differs from the one in {PAGE})."
-        if check:
-            raise HatrackError(f"{finding} Run verify to see what drifted.")
-        tampered.append(finding)
+        _find(finding, check, tampered)
     return tensors
+
+
+def _find(finding: str, check: bool, tampered: list[str]) -> None:
+    """Refuse a file that was changed, or note it for the verdict."""
+    if check:
+        raise HatrackError(f"{finding} Run verify to see what drifted.")
+    tampered.append(finding)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

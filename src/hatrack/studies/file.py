@@ -60,6 +60,7 @@ class Study:
     shared: Mapping[str, Any]
     figures: Mapping[tuple[str, str, str], Figure]
     changes: tuple[str, ...] = ()  # what the command changed of the file, in words
+    left_out: tuple[Entry, ...] = ()  # methods that the command leaves out; the others are still measured against them
 
     def narrowed(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> Study:
         """Return the study with some of its methods only (a label, or the family of a grid), or on other seeds."""
@@ -73,9 +74,11 @@ class Study:
             kept = [m for m in self.methods if m.label in methods or m.family in methods]
         if seeds and list(seeds) != self.seeds:
             changes += (f"seeds {', '.join(map(str, seeds))}",)
-        gone = {m.label for m in self.methods if m not in kept}
-        figures = {key: figure for key, figure in self.figures.items() if key[2] not in gone}
-        return replace(self, methods=kept, seeds=list(seeds) if seeds else self.seeds, figures=figures, changes=changes)
+        gone = tuple(m for m in self.methods if m not in kept)
+        figures = {key: figure for key, figure in self.figures.items() if key[2] not in {m.label for m in gone}}
+        chosen = list(seeds) if seeds else self.seeds
+        left_out = self.left_out + gone
+        return replace(self, methods=kept, seeds=chosen, figures=figures, changes=changes, left_out=left_out)
 
     def with_settings(self, sets: Mapping[str, Any]) -> Study:
         """Return the study with further shared settings; a section of the file that sets the same keeps its own."""

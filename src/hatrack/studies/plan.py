@@ -69,7 +69,8 @@ def plan(study: Study, places: Places, device: str | None = None, data: str | No
     references: dict[Path, Spec] = {}
     for benchmark, seed in ((b, s) for b in study.benchmarks for s in study.seeds):
         specs = [(m, _spec(study, benchmark, m, seed, machine)) for m in study.methods]
-        listed = [spec for _, spec in specs]
+        others = [m for m in study.left_out if m.name in wanted]
+        listed = [spec for _, spec in specs] + [_spec(study, benchmark, m, seed, machine) for m in others]
         for method, spec in specs:
             against = [_reference(study, benchmark, spec, other, listed) for other in wanted]
             references |= {places.of(other): other for other in against}
