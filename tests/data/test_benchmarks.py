@@ -57,7 +57,10 @@ def test_a_data_folder_is_ignored_by_what_needs_none(data: Path) -> None:
     ("name", "options", "words"),
     [
         ("split-mnits", {}, "unknown benchmark 'split-mnits'; did you mean 'split-mnist'"),
-        ("split-digits", {"seed": -1}, "seed must be 0 or more"),
+        ("split-digits", {"seed": -1}, "seed must be a whole number, 0 or more, got -1"),
+        ("split-digits", {"seed": "a"}, "seed must be a whole number, 0 or more, got 'a'"),
+        (None, {}, "unknown benchmark 'None'"),
+        ("permuted-digits", {"tasks": "3"}, "tasks of benchmark 'permuted-digits' must be a whole number, got '3'"),
         ("split-digits", {"tasks": 2}, "'split-digits' takes no options, got 'tasks'"),
         ("permuted-digits", {"task": 2}, "unknown option of benchmark 'permuted-digits' 'task'; did you mean 'tasks'"),
     ],

@@ -218,3 +218,18 @@ def test_a_split_takes_rows_of_rows_without_copying() -> None:
     np.testing.assert_array_equal(x.numpy(), X[[1, 5]])
     assert y.tolist() == [1, 2]
     assert len(again) == 2
+
+
+@pytest.mark.parametrize("classes", ["2", 2.0, 0, -1])
+def test_the_number_of_classes_is_a_whole_number(classes: Any) -> None:
+    with pytest.raises(HatrackError, match="classes must be a whole number, 1 or more, got"):
+        Task("t", (X, Y), classes=classes)
+
+
+def test_labels_of_a_dataset_are_whole_numbers_too() -> None:
+    data = TensorDataset(torch.randn(6, 2), torch.rand(6) * 2)
+    with pytest.raises(HatrackError, match=r"one integer, got \(Tensor of torch\.float32, Tensor of torch\.float32\)"):
+        Task("t", data, classes=2).train.first(1)
+    data.targets = torch.rand(6)
+    with pytest.raises(HatrackError, match="targets must be one integer a sample"):
+        Task("t", data)

@@ -518,3 +518,12 @@ def test_a_device_that_gives_up_is_not_taken_for_a_network_that_does_not_fit(kin
 
     with pytest.raises(kind, match="no room"):
         Learner(Full(), METHODS["sgd"](), epochs=1).learn(Task("t", (torch.randn(20, 5), torch.arange(20) % 2)))
+
+
+def test_one_sample_is_no_batch_and_no_device_is_none(tasks: list[Task]) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    learner.learn(tasks[0])
+    with pytest.raises(HatrackError, match=r"takes a batch of inputs of shape \(1, 8, 8\)"):
+        learner.predict(torch.zeros(()), 0)
+    with pytest.raises(HatrackError, match="device 'None' cannot be used"):
+        Learner(net(), HAT(), device=None)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -36,12 +37,22 @@ def test_a_page_for_a_small_network() -> None:
 
 
 def test_what_is_no_network_or_no_example_is_refused() -> None:
-    with pytest.raises(HatrackError, match=r"a batch such as torch\.zeros\(1, 3, 32, 32\), got \(1, 4\)"):
+    with pytest.raises(HatrackError, match=r"a batch such as torch\.zeros\(1, 3, 32, 32\), got tuple \(1, 4\)"):
         hatrack.explain(nn.Linear(4, 2), (1, 4))  # type: ignore[arg-type]
-    with pytest.raises(HatrackError, match=r"got tensor\(1\.\)"):
+    with pytest.raises(HatrackError, match=r"got Tensor of shape \(\)"):
         hatrack.explain(nn.Linear(4, 2), torch.tensor(1.0))
+    with pytest.raises(HatrackError, match=r"got Tensor of shape \(0, 4\)"):
+        hatrack.explain(nn.Linear(4, 2), torch.zeros(0, 4))
+    with pytest.raises(HatrackError, match=r"got ndarray of shape \(1, 4\)"):
+        hatrack.explain(nn.Linear(4, 2), np.zeros((1, 4)))  # type: ignore[arg-type]
     with pytest.raises(HatrackError, match=r"takes a torch module, got str; hatrack\.nets\.build makes some"):
         hatrack.explain("mlp", torch.zeros(1, 4))  # type: ignore[arg-type]
+
+
+def test_pictures_may_be_bytes_as_tasks_hold_them() -> None:
+    task = hatrack.tasks("split-digits", seed=0)[0]
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    assert str(hatrack.explain(net, task.test.first(2))) == str(hatrack.explain(net, torch.zeros(2, 1, 8, 8)))
 
 
 def test_every_parameter_of_the_zoo_has_its_place_and_what_is_frozen_a_reason() -> None:

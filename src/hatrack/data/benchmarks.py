@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, signature
+from numbers import Integral
 from typing import Any
 
 from hatrack.data import federated, permuted, spg, splits
@@ -60,15 +61,17 @@ def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None 
     `data` is the folder that holds the image sets (else HATRACK_DATA, else the user's cache).
     """
     if benchmark not in BENCHMARKS:
-        raise unknown("benchmark", benchmark, BENCHMARKS)
-    if seed < 0:
-        raise HatrackError(f"seed must be 0 or more, got {seed}.")
+        raise unknown("benchmark", str(benchmark), BENCHMARKS)
+    if not isinstance(seed, Integral) or seed < 0:
+        raise HatrackError(f"seed must be a whole number, 0 or more, got {seed!r}.")
     chosen = BENCHMARKS[benchmark]
     for key in options:
         if not chosen.options:
             raise HatrackError(f"benchmark {benchmark!r} takes no options, got {key!r}.")
         if key not in chosen.options:
             raise unknown(f"option of benchmark {benchmark!r}", key, chosen.options)
+        if isinstance(chosen.options[key], int) and not isinstance(options[key], int):
+            raise HatrackError(f"{key} of benchmark {benchmark!r} must be a whole number, got {options[key]!r}.")
     for key in chosen.required:
         if key not in options:
             raise HatrackError(f"benchmark {benchmark!r} needs the option {key!r}.")

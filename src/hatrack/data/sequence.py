@@ -12,7 +12,7 @@ from hatrack.data.pictures import Pictures, load
 from hatrack.data.rows import shuffled
 from hatrack.data.split import class_tasks, one_task
 from hatrack.data.task import Task
-from hatrack.data.user import folder, parquet
+from hatrack.data.user import UnnamedClasses, folder, parquet
 from hatrack.errors import HatrackError, unknown
 
 _TOP = {"shape", "shuffle", "valid", "task"}
@@ -23,6 +23,18 @@ _ACCEPTED = {
     "folder": {"folder", *_SHAPING},
     "parquet": {"parquet", "label", "number_of_classes", *_SHAPING},
     "benchmark": {"benchmark", "options", "name"},
+}
+_TYPES: dict[str, tuple[type, str]] = {
+    "set": (str, "a text"),
+    "folder": (str, "a text"),
+    "parquet": (str, "a text"),
+    "benchmark": (str, "a text"),
+    "name": (str, "a text"),
+    "label": (str, "a text"),
+    "split": (int, "a whole number"),
+    "number_of_classes": (int, "a whole number"),
+    "classes": (list, "a list of names or labels, such as [0, 1]"),
+    "options": (dict, "a table, such as { tasks = 5 }"),
 }
 Build = Callable[..., list[Task]]
 
@@ -64,6 +76,8 @@ def _read(path: Path) -> dict[str, Any]:
     valid = spec.get("valid", 0.15)
     if not isinstance(valid, float) or not 0 < valid < 1:
         raise HatrackError(f"{path}: valid must be a share between 0 and 1, got {valid!r}.")
+    if not isinstance(spec.get("shuffle", False), bool):
+        raise HatrackError(f"{path}: shuffle must be true or false, got {spec['shuffle']!r}.")
     return spec
 
 
@@ -83,11 +97,10 @@ def _source(where: str, entry: Mapping[str, Any]) -> str:
     for key in entry:
         if key not in _ACCEPTED[named[0]]:
             raise unknown(f"key in {where}", key, _ACCEPTED[named[0]])
-    if not isinstance(entry.get("name", ""), str):
-        raise HatrackError(f"{where}: name must be a text, got {entry['name']!r}.")
-    if "classes" in entry and not isinstance(entry["classes"], list):
-        given = entry["classes"]
-        raise HatrackError(f"{where}: classes must be a list of names or labels, such as [0, 1], got {given!r}.")
+    for key, given in entry.items():
+        kind, words = _TYPES[key]
+        if not isinstance(given, kind) or isinstance(given, bool):
+            raise HatrackError(f"{where}: {key} must be {words}, got {given!r}.")
     if "classes" in entry and "split" in entry:
         raise HatrackError(f"{where}: give classes (one task) or split (several tasks), not both.")
     return named[0]
@@ -104,7 +117,10 @@ def _pictures(
     if source == "folder":
         return folder(home / entry["folder"], shape)
     if source == "parquet":
-        return parquet(home / entry["parquet"], shape, entry.get("label"), entry.get("number_of_classes"))
+        try:
+            return parquet(home / entry["parquet"], shape, entry.get("label"), entry.get("number_of_classes"))
+        except UnnamedClasses as error:
+            raise HatrackError(f"{where}: {error.file} does not name its classes; set number_of_classes.") from None
     pictures = load(entry["set"], data, side=None if shape is None else shape[1])
     if shape is not None and shape[0] == 3:
         return pictures.rgb()
@@ -145,9 +161,10 @@ def _check(path: Path, made: Sequence[Task], shape: tuple[int, int, int] | None)
     if twice is not None:
         raise HatrackError(f"{path}: two tasks are called {twice!r}; give one [[task]] a `name` of its own.")
     wanted = list(shape or made[0].about["shape"])
+    todo = "set a shape at the top of the file, such as shape = [3, 32, 32], to bring sets to it"
+    if shape is not None:
+        todo = "a benchmark's tasks keep their shape: list its set instead, or give this shape at the top of the file"
     for task in made:
         if task.about["shape"] != wanted:
-            raise HatrackError(
-                f"{path}: task {task.name!r} has pictures of shape {task.about['shape']}, not {wanted}; set "
-                f"a shape at the top of the file, such as shape = [3, 32, 32], to bring sets to it."
-            )
+            given = task.about["shape"]
+            raise HatrackError(f"{path}: task {task.name!r} has pictures of shape {given}, not {wanted}; {todo}.")

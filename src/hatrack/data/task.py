@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,20 +56,32 @@ def _tensor(given: Any, what: str) -> Tensor:
         raise HatrackError(f"{what} must be numbers (a tensor, an array or a list of them), got {kind}.") from None
 
 
+def _labels(given: Any, what: str) -> Tensor:
+    y = _tensor(given, what)
+    if y.ndim != 1 or y.is_floating_point():
+        raise HatrackError(f"{what} must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
+    return y.long()
+
+
 def read(data: Dataset[Any], row: int) -> tuple[Tensor, int]:
     """Return the input and the label of one sample of a Dataset."""
     sample = data[row]
     if isinstance(sample, tuple | list):
         try:
             x, y = sample
-            return as_inputs(x), int(y)
+            return as_inputs(x), index(y)
         except (TypeError, ValueError, RuntimeError):
-            got = f"({', '.join(type(part).__name__ for part in sample)})"
+            got = f"({', '.join(map(_kind, sample))})"
     else:
         got = type(sample).__name__
     raise HatrackError(
         f"a Dataset must give samples (input, label), one tensor and one integer, got {got}; wrap it in one that does."
     )
+
+
+def _kind(part: Any) -> str:
+    name = type(part).__name__
+    return f"{name} of {part.dtype}" if hasattr(part, "dtype") else name
 
 
 def as_floats(x: Tensor) -> Tensor:
@@ -177,7 +191,9 @@ class Task:
         self.valid = None if valid is None else _split(valid, f"task {name!r}, valid")
         self.test = None if test is None else _split(test, f"task {name!r}, test")
         self.inputs = inputs or Inputs()
-        self.classes = classes if classes is not None else self._count_classes()
+        if classes is not None and (not isinstance(classes, Integral) or classes < 1):
+            raise HatrackError(f"task {name!r}: classes must be a whole number, 1 or more, got {classes!r}.")
+        self.classes = int(classes) if classes is not None else self._count_classes()
         self._check_labels()
         self.about: dict[str, Any] = {**self._facts(), **(about or {})}
 
@@ -241,7 +257,7 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         if not hasattr(given, "__len__"):
             raise HatrackError(f"{where}: an iterable Dataset was given; give a map-style one (with __len__).")
         targets = getattr(given, "targets", None)
-        return Split(given, None if targets is None else _tensor(targets, f"{where}: targets").long())
+        return Split(given, None if targets is None else _labels(targets, f"{where}: targets"))
     try:
         x, y = given
     except (TypeError, ValueError):
@@ -256,12 +272,11 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
         raise HatrackError(f"{where}: it holds no sample.")
     if y.ndim and len(x) != len(y):
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
-    if y.ndim != 1 or y.is_floating_point():
-        raise HatrackError(f"{where}: labels must be one integer a sample, got {tuple(y.shape)} {y.dtype}.")
+    y = _labels(y, f"{where}: labels")
     row = _first_not_finite(x)
     if row is not None:
         raise HatrackError(f"{where}: the input in row {row} is not finite.")
-    return Split(x, y.long())
+    return Split(x, y)
 
 
 def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:

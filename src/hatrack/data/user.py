@@ -22,6 +22,14 @@ TESTS = ("test", "validation", "valid", "val")
 TEST_SHARE = 0.2
 
 
+class UnnamedClasses(HatrackError):
+    """How many classes there are cannot be seen in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        super().__init__(f"{file}: the file does not name its classes; give parquet(..., classes=N).")
+
+
 def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures:
     """Return the pictures of a folder: path/class/*.png, or path/train/class/*.png and path/test/class/*.png.
 
@@ -29,6 +37,7 @@ def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures
     size of the first. Classes are numbered in the order of their names. Without a test part, 20 % of every
     class tests, the same for every seed. Normalisation is measured on the training part.
     """
+    _check(shape)
     root = Path(path)
     if not root.is_dir():
         raise HatrackError(f"{root} is not a folder; give one that holds a folder of pictures per class.")
@@ -65,6 +74,7 @@ def parquet(
     `label` names the label column (else `label` or `fine_label`); `classes` is needed where the file does not
     name its classes. `shape`, the test part and normalisation are as for `folder`.
     """
+    _check(shape)
     root = Path(path)
     place = next((where for where in (root, root / "data") if split_files(where, "train")), None)
     if place is None:
@@ -77,7 +87,7 @@ def parquet(
         trained, tested = ([Table.open(file, label) for file in files] for files in (train, test))
         count = classes or len(trained[0].names or ())
         if not count:
-            raise HatrackError(f"{train[0]}: the file does not name its classes; give parquet(..., classes=N).")
+            raise UnnamedClasses(train[0])
         frame = Frame(shape or _first_shape(trained[0]), resize=shape is not None)
         return from_parquet(trained, tested, frame, count)
 
@@ -134,6 +144,13 @@ def _chunks(listed: Sequence[tuple[Path, int]], frame: Frame) -> Iterator[tuple[
         part = listed[start : start + CHUNK]
         x = frame.chunk([(str(file), read_bytes(file)) for file, _ in part])
         yield x, np.array([label for _, label in part], dtype=np.int64)
+
+
+def _check(shape: Shape | None) -> None:
+    if shape is not None and not (
+        len(shape) == 3 and shape[0] in (1, 3) and all(isinstance(size, int) and size > 0 for size in shape)
+    ):
+        raise HatrackError(f"shape must be (channels, height, width) with 1 or 3 channels, got {shape!r}.")
 
 
 def _first_shape(table: Table) -> Shape:

@@ -317,7 +317,7 @@ class Learner:
         raw = as_floats(as_inputs(x).to(self.device))
         try:
             return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, IndexError) as error:
             learned = self.probes[index].x
             if (raw.shape[1:], raw.dtype) == (learned.shape[1:], learned.dtype):
                 raise
@@ -451,7 +451,7 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         picked = torch.device(device)
         torch.empty(0, device=picked)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         first = str(error).splitlines()[0]
         raise HatrackError(f"device {str(device)!r} cannot be used ({first}); try 'auto' or 'cpu'.") from None
     return picked

@@ -64,8 +64,12 @@ def explain(net: nn.Module, example: Tensor) -> Explanation:
     """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one)."""
     if not isinstance(net, nn.Module):
         raise HatrackError(f"explain takes a torch module, got {type(net).__name__}; hatrack.nets.build makes some.")
-    if not isinstance(example, Tensor) or example.ndim == 0:
-        raise HatrackError(f"explain needs a batch such as torch.zeros(1, 3, 32, 32), got {example!r}.")
+    if not isinstance(example, Tensor) or example.numel() == 0 or example.ndim == 0:
+        got = f"of shape {tuple(example.shape)}" if hasattr(example, "shape") else repr(example)
+        kind = type(example).__name__
+        raise HatrackError(f"explain needs a batch such as torch.zeros(1, 3, 32, 32), got {kind} {got}.")
+    if example.dtype == torch.uint8:  # pictures, as tasks hold them
+        example = example.float() / 255
     units = derive(net, example)
     by_task = tuple(_norm_tensors(net, units))
     frozen = {name: why for name, why in _frozen(units).items() if name not in by_task}
