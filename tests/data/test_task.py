@@ -100,9 +100,9 @@ def test_float64_is_a_choice_where_a_tensor_has_it() -> None:
         ({"image": X[0], "label": 1}, "dict"),
         ({0: 1.0, 1: 2}, "dict"),
         (((torch.zeros(2), torch.zeros(3)), 1), r"\(tuple, int\)"),
-        ((torch.zeros(2), 1, 5), r"\(Tensor, int, int\)"),
-        ((torch.zeros(2), "cat"), r"\(Tensor, str\)"),
-        ((torch.zeros(2), torch.zeros(2)), r"\(Tensor, Tensor\)"),
+        ((torch.zeros(2), 1, 5), r"\(Tensor of torch\.float32, int, int\)"),
+        ((torch.zeros(2), "cat"), r"\(Tensor of torch\.float32, str\)"),
+        ((torch.zeros(2), torch.zeros(2)), r"\(Tensor of torch\.float32, Tensor of torch\.float32\)"),
         (torch.zeros(2), "Tensor"),
     ],
 )
