@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hatrack.cli import main
+from hatrack.errors import HatrackError
+from hatrack.studies.ray_engine import _require_answer
 
 pytest.importorskip("ray")
 
@@ -58,3 +61,14 @@ def test_an_address_is_for_ray_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert "give --engine ray with it" in capsys.readouterr().err
     assert main(["study", "hat-mnist2", "--engine", "slurm"]) == 2
     assert "unknown engine 'slurm'; accepted: local, ray." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "127.0.0.1:none"])
+def test_an_address_where_nobody_listens_is_named_at_once(address: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # taken, so that nobody else can, and not listened at
+        given = address.format(port=unused.getsockname()[1])
+        with pytest.raises(HatrackError, match=f"no Ray cluster answers at '{given}'"):
+            _require_answer(given)
+    _require_answer(None)
+    _require_answer("auto")

@@ -174,6 +174,14 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
         tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
 
 
+@pytest.mark.parametrize("name", ["spec.toml", "study.toml"])
+def test_the_folder_of_a_run_or_a_study_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    with pytest.raises(HatrackError, match="holds a run or a study; choose another --out"):
+        tune(Search(GIVEN, FIXED, [0], 1), tmp_path, 1, Note())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_the_best_so_far_counts_trials_of_earlier_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
     figures = iter([0.5, 0.6, 0.6, 0.4, 0.7])

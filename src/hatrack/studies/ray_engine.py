@@ -7,6 +7,7 @@ goes on from its last epoch.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -17,6 +18,7 @@ from hatrack.studies.job import Job
 from hatrack.studies.pool import ATTEMPTS, Done, failed
 
 TOGETHER_ON_A_GPU = 4  # runs that share one: the networks are small
+PATIENCE = 10.0  # seconds that a cluster has to answer
 
 
 class Ray:
@@ -34,6 +36,7 @@ class Ray:
         ray = self._ray
         started = not ray.is_initialized()
         if started:
+            _require_answer(self._address)
             size = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
         try:
@@ -54,6 +57,19 @@ class Ray:
             first = str(error).strip().splitlines()[0]
             return Done(job, reason=f"Ray gave it up after {ATTEMPTS} attempts ({type(error).__name__}: {first}).")
         return Done(job, reason=reason, trace=trace)
+
+
+def _require_answer(address: str | None) -> None:
+    """Raise where nobody listens at an address: Ray itself would go on trying for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon:  # none, or a word such as auto
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise HatrackError(
+            f"no Ray cluster answers at {address!r} ({error}); check the address, or leave it out to use this machine."
+        ) from None
 
 
 def _carry_out(job: Job) -> tuple[str | None, str]:

@@ -31,7 +31,7 @@ def _table(table: Table) -> str:
     heads = [table.benchmark, "seeds"]
     for measure in table.measures:
         heads += [measure.text, "paper", "band"] if measure in compared else [measure.text]
-    lines = [[*heads, "time a run", "memory"]]
+    lines = [[*heads, "time a run", "peak memory"]]
     for row in table.rows:
         line = [row.label, f"{row.finished}/{len(row.findings)}" if row.findings else "paper"]
         for measure in table.measures:

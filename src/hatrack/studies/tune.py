@@ -79,6 +79,8 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
     base = search.spec(search.seeds[0], {})
     explored = space(base.method, [key.removeprefix("method.") for key in search.fixed])
     journal = out / "journal.log"
+    if any((out / name).exists() for name in ("spec.toml", "study.toml")):
+        raise HatrackError(f"{str(out)!r} holds a run or a study; choose another --out.")
     if not journal.exists():
         _require_possible(base)
     out.mkdir(parents=True, exist_ok=True)
