@@ -188,16 +188,6 @@ def test_same_seed_same_weights_and_another_seed_others(tasks: list[Task]) -> No
     assert not torch.equal(runs[0], runs[2])
 
 
-def test_a_task_without_validation_part_gets_one_from_the_seed() -> None:
-    x, y = torch.randn(100, 5), torch.arange(100) % 2
-    torch.manual_seed(0)
-    learner = Learner(build("mlp", (5,), widths=(8,)), METHODS["sgd"](), epochs=1)
-    train, valid = learner._splits(Task("t", (x, y)), 0)
-    assert (len(train), len(valid)) == (85, 15)
-    rows = torch.cat([train._rows, valid._rows]).sort().values
-    assert torch.equal(rows, torch.arange(100))
-
-
 def test_diverging_training_falls_back_to_the_best_weights() -> None:
     x, y = torch.randn(64, 5), torch.arange(64) % 2
     torch.manual_seed(0)

@@ -66,7 +66,7 @@ def test_every_task_so_far_is_validated_sample_by_sample(method: Method) -> None
 def test_a_share_of_old_validation_samples_goes_with_a_share_of_old_samples(tmp_path: Path) -> None:
     learner = Learner(net(), ReplayAll(share=0.3), epochs=1, device="cpu")
     epoch = last_epoch(learner, TASKS[:2])
-    kept = [arrays(part.split) for part in learner._old_valid]
+    kept = [arrays(part.split) for part in learner._samples.valid]
     assert [len(y) for _, y in kept] == [9, 3]
     assert all(any((row == x).all() for x in arrays(TASKS[0].valid)[0]) for row in kept[0][0])
     loss, _ = by_hand(learner, [kept[0], arrays(TASKS[1].valid)])
@@ -77,7 +77,7 @@ def test_a_share_of_old_validation_samples_goes_with_a_share_of_old_samples(tmp_
         again.remember(each)
     assert all(
         np.array_equal(a, b)
-        for old, new in zip(kept, again._old_valid, strict=True)
+        for old, new in zip(kept, again._samples.valid, strict=True)
         for a, b in zip(old, arrays(new.split), strict=True)
     )
     assert last_epoch(learner, TASKS[2:]).valid_loss == last_epoch(again, TASKS[2:]).valid_loss

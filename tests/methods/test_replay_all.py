@@ -60,14 +60,14 @@ def test_a_share_of_every_old_task_is_replayed_and_comes_back_after_a_load(tmp_p
     tasks = hatrack.tasks("split-digits", seed=0)[:2]
     first = Learner(build("mlp", (1, 8, 8), widths=(30,)), ReplayAll(share=0.25), epochs=1, device="cpu")
     first.learn(tasks[0])
-    kept = first._old[0].split
+    kept = first._samples.train[0].split
     assert len(kept) == round(0.25 * len(tasks[0].train))
     shown = {tuple(row) for row in tasks[0].train.on(torch.device("cpu"))[0].flatten(1).tolist()}
     assert {tuple(row) for row in kept.on(torch.device("cpu"))[0].flatten(1).tolist()} <= shown
     first.save(tmp_path)
     again = hatrack.load(tmp_path, build("mlp", (1, 8, 8), widths=(30,)), device="cpu")
     again.remember(tasks[0])
-    assert torch.equal(again._old[0].split.on(torch.device("cpu"))[0], kept.on(torch.device("cpu"))[0])
+    assert torch.equal(again._samples.train[0].split.on(torch.device("cpu"))[0], kept.on(torch.device("cpu"))[0])
     for each in (first, again):
         each.learn(tasks[1])
     for name, tensor in first.model.tensors().items():

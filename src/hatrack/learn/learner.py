@@ -16,21 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split, Task, as_floats, as_inputs
+from hatrack.data.task import Inputs, Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
 from hatrack.learn.parallel import crew
+from hatrack.learn.samples import Samples
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.nets.model import Model
-
-HELD_OUT = 0.15  # share of the training samples that validates a task which brings no validation part
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ class Learner:
         self.vault = proof.Vault()
         self._optimizer = optimizer
         self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
-        self._old: list[Part] = []  # of finished tasks, for methods that need it: training samples,
-        self._old_valid: list[Part] = []  # and what such a method is validated on
+        self._samples = Samples(self.seed, method.remembered() if method.needs_old_data else None)
         self._fit: Fit | None = None
         self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
@@ -127,55 +125,27 @@ class Learner:
         self._refuse_if_broken()
         index = self.finished
         _refuse_uneven(task, self.device)
-        part, held = self._held_out(task, index)
-        if self.method.needs_old_data and len(self._old) < index:
+        part, held = self._samples.parts(task, index)
+        if self.method.needs_old_data and self._samples.tasks < index:
             raise HatrackError(
                 f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
                 f"for each of them first."
             )
-        train = Feed([*self._old, part], self.device, self.workers)
-        valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._old_valid, held)}
+        train = Feed([*self._samples.train, part], self.device, self.workers)
+        valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._samples.valid, held)}
         if index and len(self.tasks) == index:  # what a task that goes on has taken already is its own
             check_free(self.method, task.name)
         self._begin(task, index, train)
         yield from self._run(task, train, valid, on_epoch)
         self._end(task, train, index)
-        self._keep(part, held)
+        self._samples.keep(part, held)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner the data of an earlier task, for methods that need it."""
-        index = len(self._old)
+        index = self._samples.tasks
         if index >= self.finished or self.tasks[index].name != task.name:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._keep(*self._held_out(task, index))
-
-    def _keep(self, train: Part, valid: Part) -> None:
-        """Keep what the method wants of a finished task's samples."""
-        if self.method.needs_old_data:
-            self._old.append(self._share(train, train.task))
-            self._old_valid.append(self._share(valid, valid.task, 1))
-
-    def _share(self, part: Part, *where: int) -> Part:
-        """Return the share of a task's samples that the method wants to have at hand later, chosen by the seed."""
-        count = max(1, round(self.method.remembered() * len(part.split)))
-        if count == len(part.split):
-            return part
-        rows = torch.randperm(len(part.split), generator=generator(self.seed, "memory", *where))[:count]
-        return part._replace(split=part.split.take(rows.sort().values))
-
-    def _held_out(self, task: Task, index: int) -> tuple[Part, Part]:
-        """Return training and validation samples; without a validation part, a share is held out by the seed."""
-        train, valid = self._splits(task, index)
-        return Part(index, train, task.inputs, task.classes), Part(index, valid, task.inputs, task.classes)
-
-    def _splits(self, task: Task, index: int) -> tuple[Split, Split]:
-        if task.valid is not None:
-            return task.train, task.valid
-        order = torch.randperm(len(task.train), generator=generator(self.seed, "split", index))
-        cut = max(1, round(HELD_OUT * len(order)))
-        if cut >= len(order):
-            raise HatrackError(f"task {task.name!r} has {len(order)} training samples: too few to hold any out.")
-        return task.train.take(order[cut:].sort().values), task.train.take(order[:cut].sort().values)
+        self._samples.keep(*self._samples.parts(task, index))
 
     def _begin(self, task: Task, index: int, train: Feed) -> None:
         taken = {t.name for t in self.tasks[:index]}
