@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -331,4 +332,11 @@ def _complain(line: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    if processes.several():
+        # All is done and written; ended in the usual way, a process of torchrun's is now and then aborted by torch's
+        # own threads.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended)
+    sys.exit(ended)

@@ -47,6 +47,8 @@ assert learner.verify().ok or not learner.method.promises()
 state = {f"method/{k}": v.contiguous() for k, v in learner.method.state().items()}
 save_file({**learner.model.net.state_dict(), **state, "head": learner.model.heads[1].weight.detach()}, f"{out}/{rank}")
 leave()
+if several():
+    os._exit(0)  # as the command line does it
 """
 
 

@@ -16,7 +16,7 @@ usual; running statistics are averaged when an epoch ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -57,12 +57,13 @@ class Crew(NamedTuple):
                 tensor.div_(self.size)
 
     @torch.no_grad()
-    def agree(self, tensors: Iterable[Tensor], device: torch.device) -> None:
-        """Give all processes the first one's values, in place; `device` is where the processes talk."""
-        for tensor in tensors:
-            sent = tensor.detach().to(device, copy=True).contiguous()
-            distributed.broadcast(sent.reshape(-1).view(torch.uint8), 0)
-            tensor.copy_(sent)
+    def agree(self, tensors: Sequence[Tensor], device: torch.device) -> None:
+        """Give all processes the first one's values, in place and in one piece; `device` is where they talk."""
+        pieces = [t.detach().to(device).contiguous().reshape(-1).view(torch.uint8) for t in tensors]
+        flat = torch.cat(pieces)
+        distributed.broadcast(flat, 0)
+        for tensor, piece in zip(tensors, flat.split([len(p) for p in pieces]), strict=True):
+            tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))  # a copy begins where any type may
 
     def wait(self) -> None:
         """Wait for all others to come here."""
