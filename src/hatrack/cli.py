@@ -333,7 +333,7 @@ def _complain(line: str, code: int) -> int:
 
 if __name__ == "__main__":
     ended = main()
-    if processes.several():
+    if processes.several() and ended == 0:
         # All is done and written; ended in the usual way, a process of torchrun's is now and then aborted by torch's
         # own threads.
         sys.stdout.flush()
