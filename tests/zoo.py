@@ -617,6 +617,6 @@ ZOO: dict[str, Kept] = {
     "transformed": Kept(Transformed, notes=("Transformed",), frozen=("first.weight", "first.bias")),
     "in-place": Kept(InPlace),
     "spectrum": Kept(Spectrum, tight=0.99, notes=("Spectrum", "scale"), frozen=("a.weight", "a.bias", "scale")),
-    "frozen-stem": Kept(FrozenStem, tight=0.5),
+    "frozen-stem": Kept(FrozenStem, tight=0.5, frozen=("stem.weight", "stem.bias")),
     "learned-input": Kept(LearnedInput, notes=("temperature",), frozen=("temperature",)),
 }  # fmt: skip

@@ -52,9 +52,10 @@ class Reading:
     def layer(self, node: Node, weight: Value) -> str:
         """Name the layer that a weight belongs to: its module, or the parameter where the network itself holds it."""
         here = self.module(node)
-        if weight.param is None or (here and here in self._owners[weight.param]):
+        if not weight.held or (here and any(here in self._owners[held.name] for held in weight.held)):
             return self.where(node)
-        return layer_of(weight.param) or weight.param
+        first = weight.held[0].name
+        return layer_of(first) or first
 
     def gated_modules(self) -> list[str]:
         """Return the modules with a gate on their input, in forward order."""

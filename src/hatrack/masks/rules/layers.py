@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from hatrack.masks import ops
+from hatrack.masks.rules.keep import born
 from hatrack.masks.rules.registry import Call, rule
 
 
@@ -14,7 +15,8 @@ from hatrack.masks.rules.registry import Call, rule
 def convolution(call: Call) -> Any:
     """Read the channels of each group, write filters. Weight (out, in/groups, …), transposed (in, out/groups, …)."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
-    if weight.ids is not None or x.param is not None or (bias is not None and bias.ids is not None):
+    x = born(call, x)
+    if weight.ids is not None or (bias is not None and bias.ids is not None):
         return call.unknown()
     space = (1,) * ops.CONVOLUTIONS[call.name]
     ids = x.unit_ids()
@@ -38,9 +40,11 @@ def convolution(call: Call) -> Any:
 @rule("embedding")
 def embedding(call: Call) -> Any:
     """Look rows up: every column of the table writes a unit."""
-    weight = call["weight"]
-    if weight.param is None or call["indices"].carries:
+    weight, rows = call["weight"], call["indices"]
+    if not weight.held or rows.carries:
         return call.unknown()
+    if rows.known is not None:  # the same rows for every sample: positions, distances
+        return weight.rearranged(call.shape, lambda pos: pos[rows.known])
     written = call.fresh(call.shape[-1], weight)
     occasion = call.ledger.use(weight, (written[None, :],), written[None, :])
     return call.written(written.expand(call.shape), occasion)

@@ -7,6 +7,7 @@ gated in the weights.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -78,14 +79,14 @@ def _cell(call: Call, x: Value, read: Tensor, params: list[Value], blocks: int) 
 
 def _start(call: Call, state: Value, number: int, units: Tensor) -> None:
     """Tie the state that a layer starts from to the units it becomes."""
-    part = Value(state.shape[1:], None if state.ids is None else state.ids[number], state.param,
-                 None if state.param is None else state.positions()[number], state.scaled)  # fmt: skip
-    _carry(call, part, units)
+    shape = state.shape[1:]
+    part = state.rearranged(shape, itemgetter(number))
+    _carry(call, part if state.ids is None else Value(shape, state.ids[number]), units)
 
 
 def _carry(call: Call, state: Value, units: Tensor) -> None:
-    if state.param is not None:
+    if state.held:
         call.ledger.meet(state, units.expand(state.shape))
     elif state.ids is not None:
-        before, after = torch.broadcast_tensors(state.ids, units)
+        before, after = torch.broadcast_tensors(call.now(state.ids), units)
         call.unions.merge(before[before != ALWAYS_ON], after[before != ALWAYS_ON])

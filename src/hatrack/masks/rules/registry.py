@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from hatrack.masks import ops
 from hatrack.masks.graph import op_name
 from hatrack.masks.ledger import Ledger, Occasion
 from hatrack.masks.reading import Reading
-from hatrack.masks.unions import Unions
+from hatrack.masks.unions import Unions, compact
 from hatrack.masks.values import Value
 
 
@@ -54,7 +55,7 @@ class Call:
 
     def fresh(self, count: int, weight: Value) -> Tensor:
         """Return new units, written by the layer that `weight` belongs to."""
-        return self.unions.fresh(self.reading.layer(self.node, weight), count)
+        return self.ledger.fresh(self.reading.layer(self.node, weight), count, weight)
 
     def results(self, make: Callable[[torch.Size], Value]) -> Any:
         """Build the value, or the list of values, that the operator returns."""
@@ -62,6 +63,10 @@ class Call:
         if isinstance(meta, list | tuple):
             return [make(m.shape) if isinstance(m, Tensor) else m for m in meta]
         return make(meta.shape) if isinstance(meta, Tensor) else meta
+
+    def now(self, ids: Tensor) -> Tensor:
+        """Return unit numbers as they are by now: reading and merging may have made units one, or pinned them."""
+        return self.unions.roots(compact(ids)).expand(ids.shape)
 
     def written(self, ids: Tensor, *by: Occasion | None) -> Value:
         """Return new units as a value, written by a weight (and a bias)."""
@@ -118,6 +123,25 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+WEIGHTS = {"linear": ("weight", "bias"), **dict.fromkeys(ops.CONVOLUTIONS, ("weight", "bias"))}
+ON_THE_WAY = ops.REARRANGE | ops.JOIN | ops.POINTWISE | ops.BINARY | ops.REDUCE | {"getitem", "pad", *ops.PRODUCTS}
+
+
+def becomes_weight(node: Node) -> bool:
+    """Whether what `node` computes from parameters ends as the weight or bias of a layer, not as data."""
+    seen, ahead = {node}, [node]
+    while ahead:
+        here = ahead.pop()
+        for user in here.users:
+            name = op_name(user)
+            if any(bind(user, lambda arg: arg).get(weight) is here for weight in WEIGHTS.get(name, ())):
+                return True
+            if name in ON_THE_WAY and user not in seen:
+                seen.add(user)
+                ahead.append(user)
+    return False
 
 
 def bind(node: Node, get: Callable[[Any], Any]) -> dict[str, Any]:
