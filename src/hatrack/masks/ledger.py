@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from hatrack.masks.unions import ALWAYS_ON, Unions, compact
 from hatrack.masks.unitmap import Note
 from hatrack.masks.values import NOTHING, Held, Value
 
+Uses: TypeAlias = "tuple[Occasion, ...] | None"  # of the parameters that a value is computed from; None: it is of none
 UNUSED = -1  # at entries of a parameter that an occasion does not use
 
 
@@ -89,28 +91,27 @@ class Ledger:
 
     # ---- uses
 
-    def use(self, value: Value | None, units: tuple[Tensor, ...], written: Tensor | None = None) -> Occasion | None:
-        """Put down a use of the parameters in a value; `units` and `written` broadcast to the value's shape.
-
-        Returns the occasion where the value holds one parameter, else None.
-        """
-        occasions = []
-        for held in () if value is None else value.held:
-            assert value is not None
-            laid = (self._lay(held, value.shape, ids, UNUSED if i == 0 else ALWAYS_ON) for i, ids in enumerate(units))
-            occasions.append(self._add(Occasion(held.name, tuple(ids for ids, _ in laid))))
-        if len(occasions) != 1:
+    def use(self, value: Value | None, units: tuple[Tensor, ...], written: Tensor | None = None) -> Uses:
+        """Put down a use of the parameters in a value; `units` and `written` broadcast to the value's shape."""
+        if value is None or not value.held:
             return None
-        assert value is not None
-        if written is not None:
-            occasions[0].written = self.pattern(value, written)
-        return occasions[0]
+        occasions = []
+        for held in value.held:
+            laid = (self._lay(held, value.shape, ids, UNUSED if i == 0 else ALWAYS_ON) for i, ids in enumerate(units))
+            occasion = self._add(Occasion(held.name, tuple(ids for ids, _ in laid)))
+            if written is not None:
+                occasion.written = self._pattern(held, value.shape, written)
+            occasions.append(occasion)
+        return tuple(occasions)
 
     def pattern(self, value: Value, ids: Tensor) -> Tensor | None:
-        """Return ids in the layout of a value's parameter, if a gate there is the same as a gate on the value."""
-        if len(value.held) != 1 or not value.held[0].scaled:
+        """Return ids in the layout of a value's only parameter, if a gate there is the same as a gate on the value."""
+        return self._pattern(value.held[0], value.shape, ids) if len(value.held) == 1 else None
+
+    def _pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+        if not held.scaled:
             return None
-        laid, several = self._lay(value.held[0], value.shape, ids, ALWAYS_ON)
+        laid, several = self._lay(held, shape, ids, ALWAYS_ON)
         return None if several else laid
 
     def _lay(self, held: Held, shape: torch.Size, ids: Tensor, elsewhere: int) -> tuple[Tensor, bool]:
@@ -125,19 +126,18 @@ class Ledger:
         found, several = self._gather(held, positions, ids.expand(shape))
         return compact(torch.where(found == UNUSED, elsewhere, found)), several
 
-    def meet(self, value: Value, ids: Tensor) -> Occasion | None:
-        """Put down that each entry of a value's parameters acts on the unit at its place; shapes broadcast.
-
-        Returns the occasion where the value holds one parameter, else None.
-        """
+    def meet(self, value: Value, ids: Tensor) -> Uses:
+        """Put down that each entry of a value's parameters acts on the unit at its place; shapes broadcast."""
+        if not value.held:
+            return None
         occasions = []
         for held in value.held:
             positions = held.positions(value.shape).expand(ids.shape)
             one, several = self._gather(held, positions, ids)
-            written = one.clamp_min(ALWAYS_ON) if held.scaled and held.groups is None and not several else None
+            written = one.clamp_min(ALWAYS_ON) if held.scaled and not several else None
             occasions.append(self._add(Occasion(held.name, (one,), written)))
             self._meetings.append(Meeting(occasions[-1], held, positions, ids))
-        return occasions[0] if len(occasions) == 1 else None
+        return tuple(occasions)
 
     def freeze(self, value: Value | None, why: str) -> None:
         """Put down that parameters are used in a way that leaves no entry free after the first task."""
@@ -171,7 +171,7 @@ class Ledger:
 
     def settle(self) -> dict[str, list[Tensor]]:
         """Decide what had to wait, and return the units by whose gates each parameter is multiplied."""
-        self._explained = torch.cat([self._explained, self._alive(self._untrained)])
+        self._explained = torch.cat([self._explained, self._untrained, self._alive(self._untrained)])
         self.unions.pin(self._untrained)
         gates = {name: found for name in self.occasions if (found := self._parameter_gates(name))}
         for meeting in self._meetings:
@@ -190,6 +190,7 @@ class Ledger:
     def pin(self, ids: Tensor, where: str, why: str) -> None:
         """Keep units on for every task, and say why."""
         alive = self._alive(ids)
+        alive = alive[~torch.isin(alive, self._alive(self._untrained))]  # these stay on by themselves
         self.unions.pin(ids)
         self._explain(alive, where, f"{why}: the units it reads stay on for every task")
 

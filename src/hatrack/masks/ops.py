@@ -58,7 +58,9 @@ SPATIAL = {
 }  # fmt: skip
 
 # Collapse whole axes.
-REDUCE = frozenset("mean sum amax amin max min var std norm linalg_vector_norm logsumexp prod any all".split())
+REDUCE = frozenset(
+    "mean sum amax amin max min var std var_mean std_mean norm linalg_vector_norm logsumexp prod any all".split()
+)
 
 # Mix along one axis and keep the shape.
 ALONG = frozenset("softmax _softmax log_softmax _log_softmax softmin cumsum cumprod logcumsumexp".split())
@@ -77,7 +79,8 @@ CONVOLUTIONS = {
     "conv1d": 1, "conv2d": 2, "conv3d": 3, "conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 3,
 }  # fmt: skip
 
-PRODUCTS = frozenset("matmul bmm mm mv einsum".split())
+# Layers with a state from step to step, and how many blocks of rows their weights have.
+RECURRENT = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 # May return their input itself, so that writing into the one writes into the other.
 MAY_ALIAS = REARRANGE - COPIES | {"getitem", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}

@@ -29,7 +29,7 @@ class Held:
     pos      for every entry of the value, a group of the parameter's entries; None: the parameter as it stands
     groups   for every entry of the parameter (flat), the group it belongs to; None: each is a group of its own, by
              its place. The entries of a row that is divided by its own norm are one group
-    scaled   a gate on the parameter is a gate on the value (only rearranged and scaled)
+    scaled   a gate on the parameter is a gate on what is computed from it (only rearranged and scaled)
     """
 
     name: str

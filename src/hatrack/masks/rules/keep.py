@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
-from hatrack.masks.ledger import Occasion
+from hatrack.masks.ledger import Occasion, Uses
 from hatrack.masks.rules.registry import Call, rule, run
 from hatrack.masks.unions import ALWAYS_ON, compact
 from hatrack.masks.values import NOTHING, Held, Value, expand_tail, together
@@ -69,13 +69,14 @@ def join(call: Call) -> Any:
 
 def _joined(call: Call) -> Value:
     """Put together parameters and constants: each part of the result comes from what it was made of."""
+    zero = all(v.held or (v.known is not None and not bool(v.known.any())) for v in call.values)
     whole = []
     for part in {id(v): v for v in call.values}.values():
         for held in part.held:
             places = {id(v): torch.full(v.shape, NOTHING) for v in call.values}
             places[id(part)] = held.positions(part.shape)
             pos = run(call, partial(_place, places))
-            whole.append(replace(held, pos=pos, scaled=False))
+            whole.append(replace(held, pos=pos, scaled=held.scaled and zero))
     return Value(call.shape, held=tuple(whole))
 
 
@@ -93,8 +94,7 @@ def born(call: Call, value: Value) -> Value:
         pos = held.positions(value.shape)
         ids = _met(call, ids, torch.where(pos == NOTHING, ALWAYS_ON, units[pos.clamp_min(0)]))
         occasions.append(occasion)
-    known = len(occasions) == 1 and occasions[0].written is not None
-    return call.units(ids, writers=occasions if known else (), shape=value.shape)
+    return call.units(ids, writers=_writer(tuple(occasions)), shape=value.shape)
 
 
 @rule(*ops.POINTWISE)
@@ -139,10 +139,10 @@ def _met(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(here == ALWAYS_ON, there, here).expand(torch.broadcast_shapes(a.shape, b.shape))
 
 
-def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Occasion | None]) -> frozenset[Occasion]:
+def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Uses]) -> frozenset[Occasion]:
     """Return the parameters whose gates, all together, are gates on the result."""
     if call.name in SUMS:
-        terms = [v.writers for v in _whole(ids, units)] + [_writer(occasion) for occasion in acting]
+        terms = [v.writers for v in _whole(ids, units)] + [_writer(uses) for uses in acting]
         return frozenset().union(*terms) if all(terms) and len(terms) == TERMS else frozenset()
     return next((v.writers for v in _whole(ids, _factors(call, units)) if v.writers), frozenset())
 
@@ -167,8 +167,8 @@ def _whole(ids: Tensor, units: list[Value]) -> list[Value]:
     return [v for v in units if not bool(((compact(v.unit_ids()) == ALWAYS_ON) & (compact(ids) != ALWAYS_ON)).any())]
 
 
-def _writer(occasion: Occasion | None) -> frozenset[Occasion]:
-    return frozenset() if occasion is None or occasion.written is None else frozenset({occasion})
+def _writer(uses: Uses) -> frozenset[Occasion]:
+    return frozenset() if uses is None or any(use.written is None for use in uses) else frozenset(uses)
 
 
 def _of_parameters(call: Call, params: list[Value]) -> Value:

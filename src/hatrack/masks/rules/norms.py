@@ -48,17 +48,14 @@ def over_units(call: Call) -> Any:
     return call.units(x.ids)
 
 
-@rule("_weight_norm_interface")
+@rule("_weight_norm")
 def weight_norm(call: Call) -> Any:
     """w = g·v/‖v‖ along all axes but one: an entry depends on the row of v and on the row's g."""
     v, g = call["v"], call["g"]
-    if v.ids is not None or g.ids is not None:
+    if any(value.ids is not None or value.reached for value in (v, g)):
         return call.unknown()
     rank = len(v.shape)
-    rows = v.mixed(*(axis for axis in range(rank) if axis != call["dim"] % rank))
-    weight = together(v.shape, [rows, g])
-    norm = rows.rearranged(g.shape, lambda pos: pos[tuple(map(slice, g.shape))])
-    return [weight, norm]
+    return together(v.shape, [v.mixed(*(axis for axis in range(rank) if axis != call["dim"] % rank)), g])
 
 
 def _of_parameters(call: Call, x: Value, mixed: Iterable[int], affine: list[Value]) -> Value:

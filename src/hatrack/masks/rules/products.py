@@ -162,8 +162,8 @@ def _shifted(call: Call, result: Value, bias: Value) -> Value:
         call.ledger.freeze(bias, why="it acts on values that belong to no unit")
         return result
     shift = call.ledger.meet(bias, result.ids)
-    known = result.writers and shift is not None and shift.written is not None
-    writers = result.writers | {shift} if known and shift is not None else frozenset()
+    known = result.writers and shift is not None and all(use.written is not None for use in shift)
+    writers = result.writers.union(shift) if known and shift is not None else frozenset()
     return call.units(result.ids, writers=writers, shape=result.shape)
 
 
@@ -185,7 +185,6 @@ def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
     heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
     written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
-    occasion = call.ledger.use(here, (written, read), written)
-    call.reading.read_by_weight(call.node, x, here, occasion, read)
-    by = [occasion] if occasion is not None and occasion.written is not None else []
-    return call.units(written.expand(shape), writers=by, shape=shape)
+    uses = call.ledger.use(here, (written, read), written)
+    call.reading.read_by_weight(call.node, x, here, uses, read)
+    return replace(call.written(written.expand(shape), uses), shape=shape)

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hatrack.masks import ops
 from hatrack.masks.rules.registry import Call, rule
 from hatrack.masks.unions import ALWAYS_ON
 from hatrack.masks.values import Value
 
-BLOCKS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-CELLS = {f"{name}_cell": blocks for name, blocks in BLOCKS.items()}
+CELLS = {f"{name}_cell": blocks for name, blocks in ops.RECURRENT.items()}
 
 
-@rule(*BLOCKS)
+@rule(*ops.RECURRENT)
 def layers(call: Call) -> Any:
     """Walk through stacked layers and their directions; parameters come in that order."""
     x, states, params = call.get("input"), call.get("hx"), call.get("params")
@@ -36,7 +36,9 @@ def layers(call: Call) -> Any:
         units = []
         for direction in range(directions):
             number = layer * directions + direction
-            units.append(_cell(call, value, read, params[number * count : (number + 1) * count], BLOCKS[call.name]))
+            units.append(
+                _cell(call, value, read, params[number * count : (number + 1) * count], ops.RECURRENT[call.name])
+            )
             for state in states:
                 _start(call, state, number, units[-1])
         hidden += units
