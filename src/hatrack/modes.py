@@ -23,9 +23,11 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def untouched(net: nn.Module) -> Iterator[None]:
-    """Undo what forward passes store in the network: buffers and attributes that they make, replace or write."""
-    tables = [table for module in net.modules() for table in (vars(module), module._buffers)]
+    """Undo what forward passes store in the network: buffers, attributes, and what they keep in its dicts and lists."""
+    own = [vars(module) for module in net.modules()]
+    tables = [table for named in own for table in (named, *(held for held in named.values() if type(held) is dict))]
     entries = [dict(table) for table in tables]
+    lists = [(held, list(held)) for named in own for held in named.values() if type(held) is list]
     values = [(buffer, buffer.detach().clone()) for buffer in net.buffers()]
     named = [(module, set(module._non_persistent_buffers_set)) for module in net.modules()]
     try:
@@ -35,6 +37,8 @@ def untouched(net: nn.Module) -> Iterator[None]:
             for name in table.keys() - before.keys():
                 del table[name]
             table.update({name: held for name, held in before.items() if table.get(name) is not held})
+        for held, items in lists:
+            held[:] = items
         for module, names in named:
             module._non_persistent_buffers_set.intersection_update(names)
         with torch.no_grad():

@@ -26,13 +26,14 @@ from hatrack.nets.swap import Places
 NOISY, DIFFERENTIATED = (0.8, 0.4), 0.6  # shares of units that are open where noise, or autograd, is to find leaks
 NOISE = 3.0
 MOVE = 0.3
+INPUTS = 2  # of those that are given
 WHY = "is frozen after the first task: features depend on entries that the unit map calls unused"
 
 
-def check(net: nn.Module, units: UnitMap, batch: Tensor) -> None:
-    """Check `units` on `net`; parameters that it is wrong about are put down in it as always used."""
+def check(net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
+    """Check `units` on `net` with several inputs; parameters that it is wrong about are put down as always used."""
     with evaluating(net), torch.no_grad():
-        trial = _Trial(net, units, batch)
+        trial = _Trial(net, units, inputs)
         _correct(units, trial.with_gradient(DIFFERENTIATED))
         for share in NOISY:
             _correct(units, trial.changed_by_noise(share))
@@ -48,11 +49,11 @@ def _correct(units: UnitMap, wrong: Sequence[str]) -> None:
 class _Trial:
     """A network with its trained parameters where nothing is hidden, and noise to be written into some of them."""
 
-    def __init__(self, net: nn.Module, units: UnitMap, batch: Tensor) -> None:
+    def __init__(self, net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
         self._net, self._units = net, units
         self._gating, self._places = Gating(net, units), Places(net)
         self._numbers = torch.Generator().manual_seed(0)
-        self._x = torch.cat([batch[:1], self._varied(batch[:1])])
+        self._x = self._several(inputs[:INPUTS])
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
         self._clean = {name: self._moved(p) for name, p in trained.items()}
         self._noise = {name: NOISE * self._normal(p) for name, p in trained.items()}
@@ -102,13 +103,12 @@ class _Trial:
             features: Tensor = self._net(self._x)
         return self._gating.features(gates, features.flatten(1))
 
-    def _varied(self, x: Tensor) -> Tensor:
-        """Return another input of the same kind: moved, or for whole numbers the same ones in another order."""
-        if x.is_floating_point():
-            spread = x.std().nan_to_num() if x.numel() > 1 else x.new_zeros(())
-            return x + torch.where(spread > 0, spread, 1.0) * self._normal(x)
-        order = torch.randperm(x.numel(), generator=self._numbers).to(x.device)
-        return x.flatten()[order].view_as(x)
+    def _several(self, x: Tensor) -> Tensor:
+        """Return the inputs, and of numbers others beside them; of which words there are they say nothing."""
+        if not x.is_floating_point():
+            return x
+        spread = x.std().nan_to_num() if x.numel() > 1 else x.new_zeros(())
+        return torch.cat([x, x + torch.where(spread > 0, spread, 1.0) * self._normal(x)])
 
     def _moved(self, p: Tensor) -> Tensor:
         """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""

@@ -22,7 +22,7 @@ from torch.fx import Node
 
 from hatrack.errors import HatrackError
 from hatrack.masks import ops
-from hatrack.modes import evaluating
+from hatrack.modes import evaluating, untouched
 
 REMEDY = "or choose a method that needs no unit map (pmask, for example)"
 
@@ -41,7 +41,7 @@ class Graph:
 
 def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
-    with evaluating(net), torch.no_grad(), _quiet():
+    with evaluating(net), untouched(net), torch.no_grad(), _quiet():
         _require_features(net, batch)  # for real, so that what forward() makes at its first call is there
         try:
             program = torch.export.export(net, (batch,), strict=False)

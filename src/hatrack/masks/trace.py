@@ -49,7 +49,7 @@ def derive(net: nn.Module, example: Tensor) -> UnitMap:
     with untouched(net):
         graph = export(net, batch)
         units = Walk(net, graph, Calls(net, graph, batch)).run()
-        check(net, units, batch)
+        check(net, units, example)
     return units
 
 
@@ -79,7 +79,7 @@ class Walk:
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
         if node in self.graph.parameters:
-            return Value(shape, held=(Held(self.graph.parameters[node]),))
+            return Value(shape, held=(Held(self.graph.parameters[node], shape.numel()),))
         known = self.graph.constants.get(node)
         return Value(shape, known=known, reached=known is None)
 

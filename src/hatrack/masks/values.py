@@ -24,7 +24,7 @@ NOTHING = -1  # in `pos`: this entry is not computed from the parameter
 
 @dataclass(frozen=True)
 class Held:
-    """A parameter that a value is computed from, and which of its entries each entry of the value needs.
+    """A parameter of `size` entries that a value is computed from, and which of them each entry of the value needs.
 
     pos      for every entry of the value, a group of the parameter's entries; None: the parameter as it stands
     groups   for every entry of the parameter (flat), the group it belongs to; None: each is a group of its own, by
@@ -33,13 +33,14 @@ class Held:
     """
 
     name: str
+    size: int
     pos: Tensor | None = None
     groups: Tensor | None = None
     scaled: bool = True
 
     def positions(self, shape: torch.Size) -> Tensor:
         """Return pos, written out for a value of `shape`."""
-        return torch.arange(shape.numel()).view(shape) if self.pos is None else self.pos
+        return torch.arange(self.size).view(shape) if self.pos is None else self.pos
 
     def moved(self, shape: torch.Size, move: Callable[[Tensor], Tensor], scaled: bool = True) -> Held:
         """Return it after its value of `shape` was rearranged by `move`."""
@@ -47,16 +48,14 @@ class Held:
 
     def mixed(self, shape: torch.Size, *axes: int) -> Held:
         """Return it after every entry came to depend on all entries along `axes`; the shape stays."""
-        pos = self.positions(shape)
-        count = max(int(pos.max()), -1 if self.groups is None else int(self.groups.max())) + 1
+        pos, groups = self.positions(shape), torch.arange(self.size) if self.groups is None else self.groups
         joined = Unions()
-        joined.fresh("", count)
+        joined.fresh("", int(groups.max()) + 1)
         for axis in axes:
             there = pos.amax(axis, keepdim=True).expand(pos.shape)
             both = (pos != NOTHING) & (there != NOTHING)
             joined.merge(pos[both] + 1, there[both] + 1)
             pos = there
-        groups = torch.arange(shape.numel()) if self.groups is None else self.groups
         return replace(self, pos=_renamed(joined, pos), groups=_renamed(joined, groups), scaled=False)
 
 
@@ -90,7 +89,7 @@ class Value:
 
     def unit_ids(self) -> Tensor:
         """Return ids, with "always on" everywhere when there are no units."""
-        return torch.zeros(1, dtype=torch.long).expand(self.shape) if self.ids is None else self.ids
+        return torch.zeros((), dtype=torch.long).expand(self.shape) if self.ids is None else self.ids
 
     def rearranged(self, shape: torch.Size, move: Callable[[Tensor], Tensor], scaled: bool = True) -> Value:
         """Return what `move` makes of a value computed from parameters."""

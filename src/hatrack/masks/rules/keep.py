@@ -88,7 +88,7 @@ def born(call: Call, value: Value) -> Value:
     """Turn what is computed from parameters, where it is used as data (a class token), into units of its own."""
     if not value.held:
         return value
-    ids, occasions = torch.zeros(1, dtype=torch.long).expand(value.shape), []
+    ids, occasions = value.unit_ids(), []
     for held in value.held:
         units, occasion = call.ledger.born(held)
         pos = held.positions(value.shape)
