@@ -94,6 +94,9 @@ class _Trial:
     def _drawn(self, share: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return open units, and for every parameter the entries that then should not matter."""
         gates = (torch.rand(self._units.size, generator=self._numbers) < share).to(self._x.device)
+        seen = self._units.features[self._units.features != ON]
+        if len(seen) and not bool(gates[seen].any()):  # nothing would be seen
+            gates[seen[:1]] = True
         used = self._units.used(gates)
         return gates, {n: ~used[n] if n in used else p.new_ones((), dtype=torch.bool) for n, p in self._clean.items()}
 
