@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from hatrack import __version__
 from hatrack.cli import main
+from sealing import edited
 
 SMALL = ["--epochs", "2", "--set", "widths=[12, 8]"]
 COMMAND = [sys.executable, "-c", "import sys; from hatrack.cli import main; sys.exit(main())"]
@@ -60,11 +62,14 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "blocked",
         "facts",
         "guarantee",
+        "verified",
         "parameters",
         "seconds",
         "memory",
         "kept",
         "device",
+        "files",
+        "sha256",
     ]
     spec = tomllib.loads((finished / "spec.toml").read_text())
     assert result["spec"] == spec | {"data": None}
@@ -197,6 +202,9 @@ def test_verify_of_a_run_made_on_a_device_that_is_not_here(finished: Path, tmp_p
     text = spec.read_text()
     spec.write_text(text.replace('device = "cpu"', 'device = "cuda:9"').replace('engine = "eager"', 'engine = "graph"'))
     assert spec.read_text() != text
+    page = tmp_path / "moved" / "checkpoint" / "learner.json"
+    digest = sha256(spec.read_bytes()).hexdigest()
+    edited(page, lambda said: said["run"].update({"spec.toml": digest}))  # as if it had been written there
     assert main(["verify", str(tmp_path / "moved")]) == 0
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hatrack import __version__, cli_studies, processes
-from hatrack.errors import HatrackError
+from hatrack.errors import Edited, HatrackError, Unverifiable
 from hatrack.show.notices import show_notices
 from hatrack.show.usage import UsageError, restated
 
@@ -110,13 +110,16 @@ def resume(path: Run, tensorboard: Events = False) -> None:
 
 @app.command()
 def verify(path: Run) -> None:
-    """Prove that finished tasks still answer as they did, bit for bit."""
+    """Prove that finished tasks still answer as they did, bit for bit, and that no file was edited.
+
+    Exit codes: 0 unchanged, 1 changed, 2 wrong usage, 3 could not be verified.
+    """
     from hatrack.runs.verify import verify_run
 
     found = verify_run(path)
     print(found)
     if not found.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if found.changed else 3)
 
 
 @app.command()
@@ -298,7 +301,10 @@ def _help_without_command(context: typer.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code: 0 done, 1 failed or drifted, 2 bad input, 130 interrupted."""
+    """Run one command; return its exit code.
+
+    0 done or unchanged, 1 failed or changed, 2 wrong usage, 3 could not be verified, 130 interrupted.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
@@ -310,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="hatrack", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except HatrackError as error:
-        return _complain(str(error), 2)
+        return _complain(str(error), 1 if isinstance(error, Edited) else 3 if isinstance(error, Unverifiable) else 2)
     except UsageError as error:
         return _complain(str(restated(error)), 2)
     except OSError as error:

@@ -20,6 +20,7 @@ from hatrack.studies.file import Study, parse
 from hatrack.studies.measures import measure
 from hatrack.studies.report import write
 from hatrack.studies.text import summary
+from sealing import edited
 
 from .serial import Serial, Watch
 
@@ -201,9 +202,7 @@ def test_a_reference_of_other_data_is_not_used(tmp_path: Path) -> None:
     outcome, _, _ = carried(tmp_path)
     run = outcome.findings[0].run
     joint = next(path for path in run.against if "joint" in path.name)
-    result = json.loads((joint / "result.json").read_text())
-    result["tasks"][0]["train"] += 1
-    (joint / "result.json").write_text(json.dumps(result))
+    edited(joint / "result.json", lambda result: result["tasks"][0].update(train=1))
     again, _, watch = carried(tmp_path)
     assert watch.notices
     assert "their tasks differ" in watch.notices[0]

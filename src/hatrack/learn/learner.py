@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
+from hatrack.data.kind import Kind, seen
 from hatrack.data.task import Inputs, Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
@@ -24,7 +25,8 @@ from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
 from hatrack.learn.parallel import crew
 from hatrack.learn.samples import Samples
-from hatrack.learn.seeds import generator, noise
+from hatrack.learn.seals import fingerprint
+from hatrack.learn.seeds import everywhere, generator, noise
 from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
@@ -39,6 +41,12 @@ class Learned:
     name: str
     classes: int
     inputs: Inputs
+    kind: Kind
+
+    def drawn(self, seed: int, task: int, device: torch.device, count: int = proof.PROBES) -> Tensor:
+        """Return prepared inputs such as it learned, drawn from the seed for task number `task`."""
+        x = self.kind.draw(count, everywhere(seed, "probe", task)).to(device)
+        return self.inputs.on(device)(x) if self.kind.raw else x
 
 
 class Learner:
@@ -161,24 +169,45 @@ class Learner:
             if task.classes == 1:
                 line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
                 warnings.warn(HatrackWarning(line), stacklevel=2)
-            self.model.meet(task.inputs.on(self.device)(task.train.first(1).to(self.device)))
-            self._add_head(task, index)
-            self.tasks.append(Learned(task.name, task.classes, task.inputs))
+            learned = Learned(task.name, task.classes, task.inputs, self._seen(task, index))
+            drawn = learned.drawn(self.seed, index, self.device)
+            self.model.meet(drawn)
+            self._add_head(task, index, drawn)
+            self.tasks.append(learned)
+        if not self.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
+            self.tasks[index] = replace(self.tasks[index], kind=self._seen(task, index))
         with self._noise(index, 0):
             self.method.begin_task(index, train, generator(self.seed, "method", index))
 
-    def _add_head(self, task: Task, index: int) -> None:
+    def _seen(self, task: Task, index: int) -> Kind:
+        with self._noise(index, 3):  # a Dataset may draw
+            return seen(task.train)
+
+    def _add_head(self, task: Task, index: int, drawn: Tensor) -> None:
         try:
+            self.model.tried(drawn)  # else it would come to light after training
             self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
         except (HatrackError, torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except Exception as error:
-            example = self.model.example
             if index == 0:
                 self.model.example = None  # it is no example of what the network takes
-            shape = "" if example is None else f" (of shape {tuple(example.shape[1:])}, {example.dtype})"
             why = (str(error).splitlines() or [type(error).__name__])[0]
+            if self._takes(task.inputs.on(self.device)(task.train.first(1).to(self.device))):
+                raise HatrackError(
+                    f"the network takes the samples of task {task.name!r}, but not all values between their least and "
+                    f"greatest ({why}); answers are proven with such values, so as to keep no sample: let forward take "
+                    f"them."
+                ) from error
+            shape = f" (of shape {tuple(drawn.shape[1:])}, {drawn.dtype})"
             raise HatrackError(f"the network cannot take the inputs of task {task.name!r}{shape}: {why}") from error
+
+    def _takes(self, x: Tensor) -> bool:
+        try:
+            self.model.tried(x)
+        except Exception:
+            return False
+        return True
 
     def _run(
         self, task: Task, train: Feed, valid: Mapping[int, Feed], on_epoch: Callable[[Epoch], None] | None
@@ -243,13 +272,15 @@ class Learner:
         taken = taken_weights(self.method)
         if taken is not None:
             self.capacities.append(taken)
-        held = task.test if task.test is not None else task.valid if task.valid is not None else task.train
-        x = task.inputs.on(self.device)(held.first(proof.PROBES).to(self.device))
-        # In the layout it will have when read from a file: strides decide which kernel runs, and so the last bits.
-        x = x.clone(memory_format=torch.contiguous_format)
-        logits = proof.probe_logits(self.method, x, index)
-        self.probes.append(proof.Probe(x, logits, proof.environment(self.device)))
+        own = None if task.probes is None else (fingerprint(task.probes), self._prepared(task.probes, index))
+        self.probes.append(proof.witness(self.method, index, self.tasks[index], self._drawn(index), own))
         self._ending = None
+
+    def _drawn(self, task: int) -> Tensor:
+        return self.tasks[task].drawn(self.seed, task, self.device)
+
+    def _prepared(self, x: Tensor, task: int) -> Tensor:
+        return self.tasks[task].inputs.on(self.device)(x.to(self.device))
 
     def _agree(self) -> None:
         """Let all processes hold what the first one found of the task."""
@@ -281,20 +312,32 @@ class Learner:
 
     @torch.no_grad()
     def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
-        """Return the logits of raw inputs, prepared as the task's own were; task by name or number."""
+        """Return the logits of raw inputs, prepared as the task's own were; task by name or number.
+
+        One sample without a batch axis is a batch of one.
+        """
         index = self.index(task)
         self.model.net.eval()
-        raw = as_floats(as_inputs(x).to(self.device))
+        given, learned, kind = as_inputs(x), self.tasks[index], self.tasks[index].kind
+        objection = kind.objection(given)
+        if objection is not None:
+            raise HatrackError(f"task {learned.name!r}: {objection}.")
+        raw = as_floats(given.to(self.device))
+        if raw.shape == kind.shape:
+            raw = raw[None]
         try:
-            return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
+            return self.method.predict(learned.inputs.on(self.device)(raw), index)
         except (RuntimeError, ValueError, IndexError) as error:
-            learned = self.probes[index].x
-            if (raw.shape[1:], raw.dtype) == (learned.shape[1:], learned.dtype):
+            taken = torch.float32 if kind.dtype == torch.uint8 else kind.dtype
+            if (raw.shape[1:], raw.dtype) != (kind.shape, taken):
+                raise HatrackError(
+                    f"task {learned.name!r} takes a batch of inputs of shape {kind.shape} and {taken}, got one of "
+                    f"shape {tuple(given.shape)} and {given.dtype}."
+                ) from error
+            beyond = kind.beyond(given)
+            if beyond is None:
                 raise
-            raise HatrackError(
-                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {tuple(learned.shape[1:])} and "
-                f"{learned.dtype}, got one of shape {tuple(raw.shape)} and {raw.dtype}."
-            ) from error
+            raise HatrackError(f"task {learned.name!r}: {beyond} ({str(error).splitlines()[0]}).") from error
 
     def evaluate(self, task: Task, learned: int | str) -> float:
         """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
@@ -312,10 +355,20 @@ class Learner:
             )
         return accuracy(self.method, known[1], index)
 
-    def verify(self) -> proof.Verification:
-        """Recompute what every finished task gave and relies on, and compare bit by bit."""
-        names = [t.name for t in self.tasks[: self.finished]]
-        return proof.prove(self.method, names, self.probes, self.vault)
+    def verify(self, probes: Mapping[int | str, Any] | None = None) -> proof.Verification:
+        """Recompute what every finished task gave and relies on, and compare bit by bit.
+
+        `probes`: for tasks that were learned with probes of their own (see Task), these again, by number or name.
+        """
+        own: dict[int, Tensor] = {}
+        for task, x in (probes or {}).items():
+            index, given = self.index(task), as_inputs(x, f"the probes of task {task!r}")
+            kept = self.probes[index].own
+            if kept is None or fingerprint(given) != kept.digest:
+                why = "was learned without probes of its own" if kept is None else "had others (their digests differ)"
+                raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
+            own[index] = self._prepared(given, index)
+        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.vault, self._drawn, own)
 
     # ---- what the masks look like
 
@@ -406,6 +459,8 @@ def _refuse_uneven(task: Task, device: torch.device) -> None:
     prepare = task.inputs.on(device)
     parts = {"training": task.train, "validation": task.valid, "test": task.test}
     first = {name: prepare(s.first(1).to(device)) for name, s in parts.items() if s is not None and len(s)}
+    if task.probes is not None:
+        first["probes'"] = prepare(task.probes[:1].to(device))
     kinds = {name: f"{tuple(x.shape[1:])} {x.dtype}" for name, x in first.items()}
     if len(set(kinds.values())) > 1:
         said = ", ".join(f"{name} inputs {kind}" for name, kind in kinds.items())

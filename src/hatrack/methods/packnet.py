@@ -135,6 +135,9 @@ class PackNet(Method):
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self._in_order({name: seen.float() for name, seen in self._visible(task).items()})
 
+    def sealed(self, task: int) -> Mapping[str, Tensor]:
+        return {f"seen/{name}": seen for name, seen in self._visible(task).items()}
+
     def occupied(self) -> Mapping[str, Tensor]:
         return self._in_order({name: (owner != FREE).float() for name, owner in self.owner.items()})
 

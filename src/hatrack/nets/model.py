@@ -82,7 +82,7 @@ class Model:
     def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
         """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
         assert self.example is not None
-        width = self._tried(self.example).flatten(1).shape[1]
+        width = self.tried(self.example).flatten(1).shape[1]
         head = new_head(width, classes, self.device)
         with torch.no_grad():
             bound = (6 / (width + classes)) ** 0.5
@@ -93,7 +93,7 @@ class Model:
         own = {name: value.detach().clone() for name, value in (private or {}).items()}
         self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
 
-    def _tried(self, example: Tensor) -> Tensor:
+    def tried(self, example: Tensor) -> Tensor:
         """Return the features of `example`, computed with copies of all tensors: nothing is changed by it.
 
         Whatever still depends on a parameter itself is out of reach for masks, locks and copies, and is refused.
@@ -128,7 +128,7 @@ class Model:
         hooks = [norm.register_forward_hook(lambda norm, args, out: outs.append(out)) for norm in norms]
         try:
             if norms:
-                self._tried(self.example)
+                self.tried(self.example)
         finally:
             for hook in hooks:
                 hook.remove()

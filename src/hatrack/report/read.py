@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hatrack.errors import HatrackError
+from hatrack import seal
+from hatrack.errors import Edited, HatrackError
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -65,6 +66,16 @@ class Spec(_Record):
     seed: int
 
 
+class Verified(_Record):
+    """What was compared once all was learned; `within`: how far answers of another machine may have been apart."""
+
+    ok: bool
+    within: float
+    logits: int
+    entries: int
+    bytes: int
+
+
 class Result(_Record):
     """result.json, schema 1."""
 
@@ -77,6 +88,7 @@ class Result(_Record):
     capacity: list[Capacity] | None = None
     reuse: list[list[float | None]] | None = None
     guarantee: bool = False
+    verified: Verified | None = None
     parameters: int | None = None
     seconds: float | None = None
     device: str | None = None
@@ -156,10 +168,21 @@ def remake(path: Path) -> str:
     return f"remove it, and `hatrack resume {path.parent}` makes it again"
 
 
+def refuse_edited(path: Path, text: str) -> None:
+    """Refuse a result.json that is not as it was written; version 0.1 sealed none."""
+    data = text.encode()
+    if ('"verified"' in text or seal.borne(data) is not None) and not seal.intact(data):
+        raise Edited(
+            f"{path} was changed after it was written (its SHA-256 differs from the one in it); {remake(path)}."
+        )
+
+
 def _result(path: Path) -> Result:
     if not path.exists():
         raise HatrackError(f"{path} does not exist: the run has not finished; finish it with `hatrack resume`.")
-    result = _parse(Result, _text(path, remake(path)), str(path), remake(path))
+    text = _text(path, remake(path))
+    result = _parse(Result, text, str(path), remake(path))
+    refuse_edited(path, text)
     if result.capacity is not None and len(result.capacity) != len(result.tasks):
         got, tasks = len(result.capacity), len(result.tasks)
         raise HatrackError(f"{path} is broken (capacity: expected {tasks} entries, got {got}); {remake(path)}.")

@@ -16,7 +16,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import diagonal, summary
 from hatrack.nets import OWN_SIZE
-from hatrack.report.read import remake
+from hatrack.report.read import refuse_edited, remake
 from hatrack.runs.folder import open_run
 from hatrack.runs.result import dumps, sizes
 
@@ -79,11 +79,15 @@ def read_result(run: Path) -> dict[str, Any]:
     """Return what the result.json of a finished run holds."""
     path = run / "result.json"
     try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        result: dict[str, Any] = json.loads(text)
     except FileNotFoundError:
         raise HatrackError(f"{run} has no {path.name}: finish it with `hatrack resume {run}`.") from None
+    except OSError as error:
+        raise HatrackError(f"{path} cannot be read ({error.strerror}); {remake(path)}.") from None
     except ValueError as error:
         raise HatrackError(f"{path} is not valid JSON ({error}); {remake(path)}.") from None
     if not isinstance(result, dict) or not {"spec", "tasks", "accuracy", "metrics"} <= result.keys():
         raise HatrackError(f"{path} does not hold the result of a run; {remake(path)}.")
+    refuse_edited(path, text)
     return result

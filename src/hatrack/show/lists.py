@@ -48,7 +48,8 @@ def _details(entry: Mapping[str, Any]) -> list[str]:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
         lines.append(f"{entry['family']}, {entry['source']}; {kept}")
         old = "; needs the data of old tasks" if entry["needs_old_data"] else ""
-        lines.append(f"keeps per task: {entry['stores']}{old}")
+        samples = "; its samples stand in what is saved" if entry["keeps_samples"] else ""
+        lines.append(f"keeps per task: {entry['stores']}{old}{samples}")
     if entry["settings"]:
         lines.append("--set " + " ".join(f"{s['name']}={_shown(s['default'])}" for s in entry["settings"]))
     return lines
@@ -61,7 +62,7 @@ def _shown(value: Any) -> str:
 
 def _method(name: str) -> dict[str, Any]:
     method = METHODS[name]
-    facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data")
+    facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data", "keeps_samples")
     return {fact: getattr(method, fact) for fact in facts} | {
         "settings": [
             {
