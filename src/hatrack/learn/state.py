@@ -3,6 +3,7 @@
     learner.json                what is what, and the SHA-256 of the three files beside it
     tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, probes, the vault
     live-<digest>.safetensors   the network, and the task in progress
+    before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
 
 The tensor files are named by their content and never rewritten; the JSON page is replaced in one step, and what it
@@ -28,20 +29,20 @@ from hatrack import atomic
 from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
+from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
+from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
 PAGE = "learner.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
-OURS = re.compile(
-    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.\d+\.tmp"
-)
+OURS = re.compile(r"{0}|\.({0}|learner\.json)\.\d+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors"))
 SCHEMA = 1
 
 
@@ -55,14 +56,17 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
 
     It must have been called before the next snapshot is taken.
     """
-    fit = learner._fit
+    standing = _standing(learner)
     drafts = [
         _draft(learner, folder, "tasks", (learner.finished, learner.model.example is not None), _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
-    if fit is not None:
-        key = (learner.finished, fit.place.phase, fit.best_epoch)
-        drafts.append(_draft(learner, folder, "best", key, lambda _: fit.best))
+    before = _before(learner)
+    if before is not None:
+        drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
+    if standing is not None:
+        key = (learner.finished, standing.phase, standing.numbers["best_epoch"])
+        drafts.append(_draft(learner, folder, "best", key, lambda _: standing.best))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -74,7 +78,7 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
         "tasks": [{"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs)} for t in learner.tasks],
         "finished": learner.finished,
         "capacity": list(learner.capacities),
-        "fit": None if fit is None else fit.numbers(),
+        "fit": None if standing is None else standing.numbers,
         "environments": [probe.environment for probe in learner.probes],
         "optimizer": learner.trained_with,
     }
@@ -146,14 +150,28 @@ def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
     return entry
 
 
+def _standing(learner: Learner) -> Resume | None:
+    """Return where training stands, or stood when a learner was loaded that has not gone on since; None between."""
+    fit = learner._fit
+    return learner._resume if fit is None else Resume(fit.numbers(), fit.tensors(), fit.best)
+
+
+def _before(learner: Learner) -> Before | None:
+    """Return what there was before the task in progress, None between tasks."""
+    return learner._before if len(learner.tasks) > learner.finished else None
+
+
 def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
-    tensors = {f"method/{name}": t for name, t in learner.method.state().items()}
+    before = _before(learner)
+    heads = [dict(h.named_parameters()) for h in learner.model.heads] if before is None else before.heads
+    state = learner.method.state() if before is None else before.state
+    tensors = {f"method/{name}": t for name, t in state.items()}
     if learner.model.example is not None:
         tensors["example"] = learner.model.example
     for name, initial in learner.model.initial.items():
         tensors[f"initial/{name}"] = initial
     for t in range(learner.finished):
-        tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
+        tensors |= {f"head/{t}/{n}": p for n, p in heads[t].items()}
         tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
         tensors |= {f"probe/{t}/x": learner.probes[t].x, f"probe/{t}/logits": learner.probes[t].logits}
     for name, value in learner.vault.values.items():
@@ -166,12 +184,13 @@ def _live_tensors(learner: Learner) -> dict[str, Tensor]:
     for t in range(learner.finished, len(learner.model.heads)):
         tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
         tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
-    if learner._fit is not None:
-        trained = {id(tensor) for tensor in learner._fit.moving.values()}
+    standing, fit = _standing(learner), learner._fit
+    if standing is not None:
+        trained = None if fit is None else {id(tensor) for tensor in fit.moving.values()}
         for t in range(learner.finished):  # heads of old tasks, where the method goes on training them
             named = learner.model.heads[t].named_parameters()
-            tensors |= {f"head/{t}/{n}": p for n, p in named if id(p) in trained}
-        tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
+            tensors |= {f"head/{t}/{n}": p for n, p in named if trained is None or id(p) in trained}
+        tensors |= {f"fit/{name}": t for name, t in standing.tensors.items()}
     return tensors
 
 
@@ -205,6 +224,7 @@ def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") ->
     return proof.Verification(verdict.tasks, verdict.notes, tuple(tampered))
 
 
+@undisturbed()
 def _load(
     folder: Path,
     net: nn.Module,
@@ -234,20 +254,22 @@ def _load(
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
-    _fill(model.tensors(), _under(live, "net/"), "the network")
+    finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]
     model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}
-    model.example = done["example"].to(model.device) if "example" in done else None
     trained = model.parameters()
-    for t, about in enumerate(page["tasks"]):
-        held = {**done, **live}
-        weight = held[f"head/{t}/weight"]
+
+    def add(task: int, held: dict[str, Tensor]) -> None:
+        about, weight = page["tasks"][task], held[f"head/{task}/weight"]
         head = new_head(weight.shape[1], weight.shape[0], model.device)
-        _fill(dict(head.named_parameters()), _under(held, f"head/{t}/"), f"head {t}")
+        _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
         model.heads.append(head)
-        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{t}/").items()}
+        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{task}/").items()}
         model.private.append(own)
         inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
         learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs)))
+
+    for t in range(finished):
+        add(t, done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
     for t, where in enumerate(wheres):
@@ -257,6 +279,17 @@ def _load(
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     learner.trained_with = page.get("optimizer")
+    example = done["example"].to(model.device) if "example" in done else None
+    if going_on:  # version 0.1 did not save the network of before the task in progress
+        _fill(model.tensors(), _under(files.get("before", live), "net/"), "the network")
+        model.example = example if finished else None
+        learner._before = Before(learner, _under(done, "method/"))
+        for t in range(finished, len(page["tasks"])):
+            add(t, live)
+        for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
+            head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
+    _fill(model.tensors(), _under(live, "net/"), "the network")
+    model.example = example
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
