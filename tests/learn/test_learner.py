@@ -588,3 +588,19 @@ def test_a_network_that_takes_samples_only_says_so_before_it_has_learned() -> No
     with pytest.raises(HatrackError, match=r"not all values between .* \(no share is left over\); .* let forward take"):
         learner.learn(Task("t", (shares, torch.arange(30) % 2)), on_epoch=seen.append)
     assert not seen
+
+
+def test_what_a_method_adds_up_goes_back_with_the_weights_when_an_epoch_diverges(
+    tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TAG's moments take part in every later step: one that is not finite would make them all so."""
+    tag = METHODS["tag"]
+    loss, steps = tag.loss, iter(range(10_000))
+    monkeypatch.setattr(tag, "loss", lambda self, batch: loss(self, batch) * (math.nan if next(steps) == 7 else 1.0))
+    learner, epochs = Learner(net(), tag(), epochs=5), []
+    with pytest.warns(DivergenceWarning):
+        learner.learn(tasks[0], on_epoch=epochs.append)
+    finite = [math.isfinite(epoch.train_loss) for epoch in epochs]
+    assert finite.count(False) == 1
+    assert finite[-1]
+    assert all(torch.isfinite(t).all() for t in learner.method.in_progress().values())

@@ -122,6 +122,9 @@ class Split:
     def __len__(self) -> int:
         return len(self._rows) if self._rows is not None else len(self._x)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Split:
+        return self  # samples never change
+
     @property
     def resident(self) -> bool:
         """Whether the samples are arrays that can be moved to a device as a whole."""

@@ -80,7 +80,9 @@ class Engine:
 
     def epoch(self, generator: torch.Generator) -> Iterator[None]:
         """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
-        self.steps = self.stepper.begin_epoch(self.feed, self.size)
+        turn = self.stepper.method.model.turn
+        with turn:
+            self.steps = self.stepper.begin_epoch(self.feed, self.size)
         if self._lock is not self.stepper.method.lock:  # what was recorded holds on to the old one
             self._lock = self.stepper.method.lock
             self._graphs.clear()
@@ -88,15 +90,17 @@ class Engine:
             self._done.clear()
         if self.name == "eager":
             for done, batch in zip(range(1, self.steps + 1), self.feed.batches(self.size, generator), strict=False):
-                self.stepper.step(batch)
-                self.stepper.method.clock.advance()
+                with turn:
+                    self.stepper.step(batch)
+                    self.stepper.method.clock.advance()
                 if done % PAUSE == 0 or done == self.steps:
                     yield
-            self.stepper.end_epoch()
+            with turn:
+                self.stepper.end_epoch()
             return
         self._order.copy_(self.feed.order(generator))
         for start in range(0, self.steps, PAUSE):
-            with _On(self._stream):
+            with turn, _On(self._stream):
                 for step in range(start, min(start + PAUSE, self.steps)):
                     self._one(min(self.size, len(self.feed) - step * self.size))
             yield

@@ -108,7 +108,8 @@ class Fit:
             improved = self.schedule.record(valid_loss)
         else:
             improved = False
-            self._start_over(name, self.place.before + epoch)
+            with self.method.model.turn:
+                self._start_over(name, self.place.before + epoch)
         if improved:
             self.best, self.best_epoch = self._snapshot(), epoch
         self.epoch = epoch
@@ -209,7 +210,7 @@ class Fit:
         for key, tensor in tensors.items():
             if key.startswith("optimizer/"):
                 _, i, name = key.split("/", 2)
-                state.setdefault(int(i), {})[name] = tensor
+                state.setdefault(int(i), {})[name] = tensor.clone()  # the optimiser writes into it
         groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
         for group, fresh in zip(groups, self.stepper.optimizer.param_groups, strict=True):
             if "capturable" in group:  # decided by this machine's engine, not by the one that it was saved under
@@ -246,13 +247,15 @@ def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
 
     In large batches, and as one pair of numbers at the end.
     """
-    method.model.net.eval()
+    with method.model.turn:
+        method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for task, feed in feeds.items():
         for batch in feed.batches(_large(feed, method.model.device)):
-            logits = method.predict(batch.x, task)
-            loss += method.valid_loss(logits, batch.y) * len(batch.y)
+            with method.model.turn:
+                logits = method.predict(batch.x, task)
+                loss += method.valid_loss(logits, batch.y) * len(batch.y)
             right += _right(logits, batch.y)
     count = sum(len(feed) for feed in feeds.values())
     return float(loss) / count, int(right) / count
@@ -261,10 +264,11 @@ def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
 @torch.no_grad()
 def accuracy(method: Method, feed: Feed, task: int) -> float:
     """Return the accuracy of a task on `feed`."""
-    method.model.net.eval()
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for batch in feed.batches(_large(feed, method.model.device)):
-        right += _right(method.predict(batch.x, task), batch.y)
+        with method.model.alone():
+            logits = method.predict(batch.x, task)
+        right += _right(logits, batch.y)
     return int(right) / len(feed)
 
 

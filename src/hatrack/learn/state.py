@@ -1,8 +1,9 @@
 """A learner on disk: safetensors and one JSON page; nothing pickled, nothing half-written.
 
-    learner.json                what is what, and the SHA-256 of the three files beside it
+    learner.json                what is what, and the SHA-256 of the files beside it
     tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, the vault
     live-<digest>.safetensors   the network, and the task in progress
+    before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
 
 The tensor files are named by their content and never rewritten; the JSON page is replaced in one step, and what it
@@ -32,20 +33,20 @@ from hatrack.data import kind as kinds
 from hatrack.data.task import Inputs
 from hatrack.errors import Edited, HatrackError, one_line, unknown
 from hatrack.learn import proof
+from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
+from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
 PAGE = "learner.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
-OURS = re.compile(
-    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.\d+\.tmp"
-)
+OURS = re.compile(r"{0}|\.({0}|learner\.json)\.\d+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors"))
 SCHEMA = 1
 
 
@@ -59,17 +60,20 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
 
     It must have been called before the next snapshot is taken. `run`: what the page is to say of the run's files.
     """
-    fit = learner._fit
     for t, probe in enumerate(learner.probes):
         if probe.x is not None:
             learner.probes[t] = proof.renewed(learner.method, t, probe, learner._drawn(t))
+    standing = _standing(learner)
     drafts = [
         _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
-    if fit is not None:
-        key = (learner.finished, fit.place.phase, fit.best_epoch)
-        drafts.append(_draft(learner, folder, "best", key, lambda _: fit.best))
+    before = _before(learner)
+    if before is not None:
+        drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
+    if standing is not None:
+        key = (learner.finished, standing.phase, standing.numbers["best_epoch"])
+        drafts.append(_draft(learner, folder, "best", key, lambda _: standing.best))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -84,7 +88,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         ],
         "finished": learner.finished,
         "capacity": list(learner.capacities),
-        "fit": None if fit is None else fit.numbers(),
+        "fit": None if standing is None else standing.numbers,
         "environments": [probe.environment for probe in learner.probes],
         "seals": [probe.seal for probe in learner.probes],
         "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
@@ -163,12 +167,26 @@ def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
     return entry
 
 
+def _standing(learner: Learner) -> Resume | None:
+    """Return where training stands, or stood when a learner was loaded that has not gone on since; None between."""
+    fit = learner._fit
+    return learner._resume if fit is None else Resume(fit.numbers(), fit.tensors(), fit.best)
+
+
+def _before(learner: Learner) -> Before | None:
+    """Return what there was before the task in progress, None between tasks."""
+    return learner._before if len(learner.tasks) > learner.finished else None
+
+
 def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
-    tensors = {f"method/{name}": t for name, t in learner.method.state().items()}
+    before = _before(learner)
+    heads = [dict(h.named_parameters()) for h in learner.model.heads] if before is None else before.heads
+    state = learner.method.state() if before is None else before.state
+    tensors: dict[str, Tensor] = {f"method/{name}": t for name, t in state.items()}
     for name, initial in learner.model.initial.items():
         tensors[f"initial/{name}"] = initial
     for t, probe in enumerate(learner.probes):
-        tensors |= _of_task(learner, t) | {f"probe/{t}/logits": probe.logits}
+        tensors |= _of_task(learner, t, heads[t]) | {f"probe/{t}/logits": probe.logits}
         if probe.own is not None:
             tensors[f"probe/{t}/own"] = probe.own.logits
     for name, value in learner.vault.values.items():
@@ -176,9 +194,9 @@ def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
     return tensors
 
 
-def _of_task(learner: Learner, t: int) -> dict[str, Tensor]:
+def _of_task(learner: Learner, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return what a task has for itself, finished or in progress."""
-    tensors: dict[str, Tensor] = {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
+    tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
     kind = learner.tasks[t].kind
     return tensors | {f"kind/{t}/low": kind.low, f"kind/{t}/high": kind.high}
@@ -187,13 +205,14 @@ def _of_task(learner: Learner, t: int) -> dict[str, Tensor]:
 def _live_tensors(learner: Learner) -> dict[str, Tensor]:
     tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
     for t in range(learner.finished, len(learner.tasks)):
-        tensors |= _of_task(learner, t)
-    if learner._fit is not None:
-        trained = {id(tensor) for tensor in learner._fit.moving.values()}
+        tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
+    standing, fit = _standing(learner), learner._fit
+    if standing is not None:
+        trained = None if fit is None else {id(tensor) for tensor in fit.moving.values()}
         for t in range(learner.finished):  # heads of old tasks, where the method goes on training them
             named = learner.model.heads[t].named_parameters()
-            tensors |= {f"head/{t}/{n}": p for n, p in named if id(p) in trained}
-        tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
+            tensors |= {f"head/{t}/{n}": p for n, p in named if trained is None or id(p) in trained}
+        tensors |= {f"fit/{name}": t for name, t in standing.tensors.items()}
     return tensors
 
 
@@ -240,6 +259,7 @@ def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") ->
     return replace(verdict, tampered=tuple(tampered))
 
 
+@undisturbed()
 def _load(
     folder: Path,
     net: nn.Module,
@@ -287,23 +307,23 @@ def _built(
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
-    _fill(model.tensors(), _under(live, "net/"), "the network")
+    finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]
     model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}
     trained = model.parameters()
-    held = {**done, **live}
-    for t, about in enumerate(page["tasks"]):
-        weight = held[f"head/{t}/weight"]
+
+    def add(task: int, held: dict[str, Tensor]) -> None:
+        about, weight = page["tasks"][task], held[f"head/{task}/weight"]
         head = new_head(weight.shape[1], weight.shape[0], model.device)
-        _fill(dict(head.named_parameters()), _under(held, f"head/{t}/"), f"head {t}")
+        _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
         model.heads.append(head)
-        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{t}/").items()}
+        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{task}/").items()}
         model.private.append(own)
         inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
-        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs), _kind(about, held, t)))
-    if "example" in done:  # of version 0.1
-        model.example = done["example"].to(model.device)
-    elif learner.tasks:
-        model.example = learner.tasks[0].drawn(learner.seed, 0, model.device, 1)
+        kind = _kind(about, held, task)
+        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs), kind))
+
+    for t in range(finished):
+        add(t, done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
     seals, digests = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes"))
@@ -315,10 +335,28 @@ def _built(
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     learner.trained_with = page.get("optimizer")
+    if going_on:  # version 0.1 did not save the network of before the task in progress
+        _fill(model.tensors(), _under(files.get("before", live), "net/"), "the network")
+        model.example = _example(learner, done) if finished else None
+        learner._before = Before(learner, _under(done, "method/"))
+        for t in range(finished, len(page["tasks"])):
+            add(t, live)
+        for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
+            head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
+    _fill(model.tensors(), _under(live, "net/"), "the network")
+    model.example = _example(learner, done)
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
     return learner
+
+
+def _example(learner: Learner, done: dict[str, Tensor]) -> Tensor | None:
+    """Return what the unit map is traced with: version 0.1 kept a sample."""
+    device = learner.model.device
+    if "example" in done:
+        return done["example"].to(device)
+    return learner.tasks[0].drawn(learner.seed, 0, device, 1) if learner.tasks else None
 
 
 def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind:

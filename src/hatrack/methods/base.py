@@ -10,6 +10,10 @@ A run may be killed and taken up again after any epoch. What finished tasks left
 itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called
 again on a network that stands in the middle of the task, and then those tensors get their saved values: so what a
 method needs of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
+
+A task may also fail anywhere. Then whatever the method holds (attributes, lists, objects of its own) is put back in
+its place, and `load_state` gets what `state` returned before: a tensor that is written into, not replaced, and that
+finished tasks rely on belongs into `state`.
 """
 
 from __future__ import annotations
