@@ -57,7 +57,7 @@ class _Trial:
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
         self._clean = {name: self._moved(p) for name, p in trained.items()}
         self._noise = {name: NOISE * self._normal(p) for name, p in trained.items()}
-        self._others = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+        self._parameters, self._buffers = dict(net.named_parameters()), dict(net.named_buffers())
 
     def with_gradient(self, share: float) -> list[str]:
         """Return the parameters with a gradient at entries that should not matter when `share` of units is open."""
@@ -101,7 +101,9 @@ class _Trial:
         return gates, {n: ~used[n] if n in used else p.new_ones((), dtype=torch.bool) for n, p in self._clean.items()}
 
     def _features(self, gates: Tensor, tensors: dict[str, Tensor]) -> Tensor:
-        swapped = {**tensors, **self._gating.weights(gates, {**self._others, **tensors})}
+        buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}  # forward() may write into them
+        held = {**buffers, **tensors}
+        swapped = {**held, **self._gating.weights(gates, {**self._parameters, **held})}
         with self._gating.on_inputs(gates), self._places.holding(swapped):
             features: Tensor = self._net(self._x)
         return self._gating.features(gates, features.flatten(1))

@@ -14,6 +14,7 @@ from hatrack.masks.unitmap import Note
 from hatrack.masks.values import NOTHING, Held, Value
 
 Uses: TypeAlias = "tuple[Occasion, ...] | None"  # of the parameters that a value is computed from; None: it is of none
+NO_UNITS = torch.zeros(0, dtype=torch.long)
 UNUSED = -1  # at entries of a parameter that an occasion does not use
 
 
@@ -58,7 +59,7 @@ class Ledger:
         self.notes: list[Note] = []
         self._meetings: list[Meeting] = []
         self._born: dict[tuple[str, bool], tuple[Tensor, Occasion]] = {}
-        self._untrained = torch.zeros(0, dtype=torch.long)
+        self._written: dict[bool, list[Tensor]] = {True: [], False: []}  # units, by whether what writes them is trained
         self._explained = torch.zeros(0, dtype=torch.long)
 
     def note(self, where: str, what: str) -> None:
@@ -68,10 +69,10 @@ class Ledger:
     # ---- units
 
     def fresh(self, writer: str, count: int, weight: Value) -> Tensor:
-        """Return new units, written by a weight. What is not trained writes the same for every task: it stays on."""
+        """Return new units, written by a weight."""
         units = self.unions.fresh(writer, count)
-        if weight.held and not any(held.name in self.trained for held in weight.held):
-            self._untrained = torch.cat([self._untrained, units])
+        if weight.held:
+            self._written[any(held.name in self.trained for held in weight.held)].append(units)
         return units
 
     def born(self, held: Held) -> tuple[Tensor, Occasion]:
@@ -171,8 +172,9 @@ class Ledger:
 
     def settle(self) -> dict[str, list[Tensor]]:
         """Decide what had to wait, and return the units by whose gates each parameter is multiplied."""
-        self._explained = torch.cat([self._explained, self._untrained, self._alive(self._untrained)])
-        self.unions.pin(self._untrained)
+        own = self._of_untrained()
+        self._explained = torch.cat([self._explained, *self._written[False], self._alive(own)])
+        self.unions.pin(own)
         gates = {name: found for name in self.occasions if (found := self._parameter_gates(name))}
         for meeting in self._meetings:
             name = meeting.occasion.parameter
@@ -187,10 +189,24 @@ class Ledger:
         self._note_pinned()
         return gates
 
+    def _of_untrained(self) -> Tensor:
+        """Return the units that layers which are not trained write, and have for themselves: no task may close them.
+
+        That is all but those between such a layer and trained ones alone.
+        """
+        written = {trained: self.unions.live(torch.cat([NO_UNITS, *units])) for trained, units in self._written.items()}
+        if not len(written[False]):
+            return NO_UNITS
+        read: dict[bool, list[Tensor]] = {True: [NO_UNITS], False: [NO_UNITS]}
+        for name, occasions in self.occasions.items():
+            for occasion in occasions:
+                read[name in self.trained] += [self.unions.live(ids.clamp_min(ALWAYS_ON)) for ids in occasion.units[1:]]
+        by = {trained: torch.isin(written[False], torch.cat(units)) for trained, units in read.items()}
+        return written[False][torch.isin(written[False], written[True]) | by[False] | ~by[True]]
+
     def pin(self, ids: Tensor, where: str, why: str) -> None:
         """Keep units on for every task, and say why."""
         alive = self._alive(ids)
-        alive = alive[~torch.isin(alive, self._alive(self._untrained))]  # these stay on by themselves
         self.unions.pin(ids)
         self._explain(alive, where, f"{why}: the units it reads stay on for every task")
 
