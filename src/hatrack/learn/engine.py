@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import torch
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn.compiled import Compiled
 from hatrack.learn.moving import Standing
 from hatrack.learn.parallel import crew
-from hatrack.learn.step import Stepper
+from hatrack.learn.step import Stepper, evaluates
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 PAUSE = 32  # steps between two pauses: enough to keep a device busy while other runs have their turn
@@ -92,7 +92,6 @@ class Engine:
                 self.stepper.method.clock.advance()
                 if done % PAUSE == 0 or done == self.steps:
                     yield
-            self.stepper.end_epoch()
             return
         self._order.copy_(self.feed.order(generator))
         for start in range(0, self.steps, PAUSE):
@@ -201,8 +200,8 @@ def unfit(optimizer: Optimizer, feed: Feed, cuda: bool) -> str | None:
         return "several processes work on it"
     if not feed.resident:
         return "its samples come from a Dataset, batch by batch"
-    if isinstance(optimizer, LBFGS):
-        return "LBFGS evaluates the loss as often as its line search likes"
+    if evaluates(optimizer):
+        return f"{type(optimizer).__name__} evaluates the loss as often as it likes"
     if not cuda or type(optimizer) is SGD or all("capturable" in group for group in optimizer.param_groups):
         return None
     return f"{type(optimizer).__name__} keeps numbers on the host"
