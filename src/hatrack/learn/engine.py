@@ -23,7 +23,7 @@ from torch.optim import SGD, Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn.compiled import Compiled
-from hatrack.learn.moving import Standing
+from hatrack.learn.moving import Standing, moving
 from hatrack.learn.parallel import crew
 from hatrack.learn.step import Stepper, evaluates
 
@@ -56,7 +56,7 @@ class Engine:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
         self._done: Counter[int] = Counter()  # steps so far, by batch size
-        self._lock = stepper.method.lock
+        self._held = self._holding()
         self.name = name
         cuda = stepper.method.model.device.type == "cuda"
         why = unfit(stepper.optimizer, feed, cuda) if name != "eager" else None
@@ -81,8 +81,8 @@ class Engine:
     def epoch(self, generator: torch.Generator) -> Iterator[None]:
         """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
         self.steps = self.stepper.begin_epoch(self.feed, self.size)
-        if self._lock is not self.stepper.method.lock:  # what was recorded holds on to the old one
-            self._lock = self.stepper.method.lock
+        if self._held != self._holding():  # what was recorded holds on to the old ones
+            self._held = self._holding()
             self._graphs.clear()
             self._compiled.clear()
             self._done.clear()
@@ -99,6 +99,11 @@ class Engine:
                 for step in range(start, min(start + PAUSE, self.steps)):
                     self._one(min(self.size, len(self.feed) - step * self.size))
             yield
+
+    def _holding(self) -> tuple[object, ...]:
+        """Return the lock, and where in memory the tensors are that a step moves: somebody may put others there."""
+        method = self.stepper.method
+        return method.lock, *(tensor.data_ptr() for tensor in moving(method).values())
 
     def set_lr(self, ratio: float) -> None:
         """Change the learning rate; graphs hold it as a number and are recorded anew."""
