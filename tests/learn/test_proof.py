@@ -108,6 +108,49 @@ def test_entries_are_counted_only_where_any_are_held(method: Method, tasks: list
     assert str(learner.verify().tasks[0]) == "digits 0-1: unchanged (128 probe logits bit-identical)"
 
 
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [(-(2**31), 0), (0, -(2**31)), (0x7FC00000, 0x7FC00001), (0x7FC00000, 0x7FC00000 - 2**31)],
+    ids=["-0 to 0", "0 to -0", "NaN's payload", "NaN's sign"],
+)
+def test_a_drift_in_bits_alone_is_found(then: int, now: int) -> None:
+    """Numbers that are equal, or that equal nothing, not even themselves."""
+    before, after = torch.tensor([then, now], dtype=torch.int32).view(torch.float32)
+    assert torch.equal(before, after) or bool(before.isnan() & after.isnan())
+    vault = proof.Vault()
+    vault.add({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)})
+    moved = torch.stack([before, before, before, after]).view(2, 2)
+    assert not list(vault.drifts({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)}))
+    [drift] = vault.drifts({"a.weight": moved}, {"a.weight": torch.ones(2, 2)})
+    assert (drift.parameter, drift.entries) == ("a.weight", 1)
+
+
+def test_verify_compares_bits_not_numbers(tasks: list[Task]) -> None:
+    """A locked 0 that has become −0 gives the same logits, and is found all the same."""
+    learner = Learner(net(), HAT(), epochs=1, device="cpu")
+    learner.learn(tasks[0])
+    name, used = next((n, u > 0) for n, u in (learner.method.use(0) or {}).items() if bool((u > 0).any()))
+    entry = tuple(used.nonzero()[0])
+    parameter = dict(learner.model.net.named_parameters())[name]
+    parameter.data[entry] = learner.vault.values[name][entry] = 0.0
+    learner.probes[0].logits = proof.probe_logits(learner.method, learner.probes[0].x, 0)
+    assert learner.verify().ok
+    parameter.data[entry] = -0.0
+    [verdict] = learner.verify().tasks
+    assert not verdict.ok
+    assert [(drift.parameter, drift.entries, drift.largest) for drift in verdict.drifts] == [(name, 1, 0.0)]
+
+
+def test_logits_of_this_machine_are_compared_by_their_bits(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(net(), HAT(), epochs=1, device="cpu")
+    learner.learn(tasks[0])
+    logits = learner.probes[0].logits = torch.zeros_like(learner.probes[0].logits)
+    monkeypatch.setattr(proof, "probe_logits", lambda *_: logits.clone())
+    assert learner.verify().ok
+    monkeypatch.setattr(proof, "probe_logits", lambda *_: -logits)
+    assert learner.verify().tasks[0].changed_logits == logits.numel()
+
+
 def test_only_what_the_vault_holds_can_drift() -> None:
     parameters = {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(3)}
     vault = proof.Vault()

@@ -102,8 +102,12 @@ class Fit:
         order = generator(self.seed, "shuffle", task, self.place.phase, epoch)
         with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
             yield from self.engine.epoch(order)
+            with self.method.model.turn:
+                self.stepper.end_epoch()
             train_loss = float(self.stepper.loss) / self.engine.steps
             valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
+        with self.method.model.turn:
+            self.stepper.hold()  # hooks also run when the network is evaluated
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:
@@ -143,6 +147,9 @@ class Fit:
     def restore(self) -> None:
         """Put the best epoch's weights back."""
         put_back(self.moving, self.best)
+        self.stepper.hold()
+        if self.method.lock is not None:
+            self.method.lock.refuse_lost(dict(self.method.model.net.named_parameters()))
 
     def _start_over(self, name: str, epoch: int) -> None:
         """Recover from numbers that are not finite: back to the best epoch, with a smaller step and a new optimiser."""
@@ -188,6 +195,7 @@ class Fit:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that move, and those of the optimiser."""
+        self.stepper.hold()  # on_epoch may have written to what is now saved
         state = self.stepper.optimizer.state_dict()["state"]
         held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
         return {**{f"moving/{name}": t for name, t in self.moving.items()}, **in_progress(self.method), **held}

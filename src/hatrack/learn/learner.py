@@ -78,7 +78,8 @@ class Learner:
     method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                 one is made for every task, so that no momentum leaks from one task into the next. It must hold all
-                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move
+                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move.
+                Muon with AdamW, schedule-free ones, accumulation and others: docs/optimisers.md
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
@@ -297,9 +298,8 @@ class Learner:
                     if on_epoch is not None:
                         on_epoch(done)
             except BaseException:
-                if self.method.lock is not None:  # Ctrl-C may have come between the optimiser and the lock
-                    with self.model.turn:
-                        self.method.lock.after_step()
+                with self.model.turn:
+                    fit.stepper.hold()  # Ctrl-C may have come between the optimiser and the lock
                 raise
             with self.model.turn, self._noise(self.method.task, 1, phase), self.model.precision.products():
                 fit.restore()

@@ -83,7 +83,7 @@ class PackNet(Method):
         return epochs - again, again
 
     def begin_phase(self, phase: int) -> None:
-        self._ready = False
+        self._ready, self.lock = False, None
 
     def train_mode(self) -> None:
         super().train_mode()
