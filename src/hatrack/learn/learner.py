@@ -22,7 +22,7 @@ from hatrack.learn import proof
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
-from hatrack.learn.parallel import crew
+from hatrack.learn.parallel import crew, require_joined, writes
 from hatrack.learn.samples import Samples
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory
@@ -123,6 +123,7 @@ class Learner:
         if not isinstance(task, Task):
             raise HatrackError(f"learn takes a task, hatrack.Task(name, train=(x, y)), got {type(task).__name__}.")
         self._refuse_if_broken()
+        require_joined()
         index = self.finished
         _refuse_uneven(task, self.device)
         part, held = self._samples.parts(task, index)
@@ -360,12 +361,13 @@ class Learner:
         """Write everything to `folder` (safetensors and JSON), also in the middle of a task.
 
         Between epochs, what is loaded goes on as if nothing had happened; an epoch that was stopped in its middle is
-        begun again.
+        begun again. Of several processes of torchrun's, which hold the same, the first one writes.
         """
         from hatrack.learn.state import save
 
         self._refuse_if_broken()
-        save(self, Path(folder))
+        if writes():
+            save(self, Path(folder))
 
 
 def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:

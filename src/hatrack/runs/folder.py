@@ -22,6 +22,7 @@ from typing import Self
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.learn.parallel import require_joined
 
 
 class InUse(HatrackError):
@@ -106,6 +107,7 @@ class Folder:
 
 def create(spec: str, out: Path | None, name: str) -> Folder:
     """Make the folder `out` holding the text `spec`; without `out`, runs/<name>, then runs/<name>-2, -3, …"""
+    require_joined()
     first = out if out is not None else Path("runs") / name
     with ExitStack() as undo:
         try:
