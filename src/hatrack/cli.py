@@ -16,6 +16,7 @@ import typer
 from hatrack import __version__, cli_studies, processes
 from hatrack.errors import HatrackError
 from hatrack.show.notices import show_notices
+from hatrack.show.terminal import complain, say
 from hatrack.show.usage import UsageError, restated
 
 app = typer.Typer(
@@ -114,7 +115,7 @@ def verify(path: Run) -> None:
     from hatrack.runs.verify import verify_run
 
     found = verify_run(path)
-    print(found)
+    say(str(found))
     if not found.ok:
         raise typer.Exit(1)
 
@@ -134,7 +135,7 @@ def report(
 
     if against:
         complete(require(path), [require(other) for other in against])
-    print(write(require(path)))
+    say(str(write(require(path))))
 
 
 @app.command()
@@ -250,7 +251,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
         except KeyboardInterrupt:
             again = " ".join(f"hatrack resume {path};" for path in paths)
             raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None
-    print(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
+    say(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
     if any(isinstance(result, Exception) for result in results):
         raise typer.Exit(1)
 
@@ -258,7 +259,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
 def _summarise(result: dict[str, Any], path: Path) -> None:
     from hatrack.show.summary import summary
 
-    print(f"\n{summary(result, path, _width())}")
+    say(f"\n{summary(result, path, _width())}")
 
 
 def _width() -> int:
@@ -327,7 +328,7 @@ def _complain(line: str, code: int) -> int:
     if code == 130 and sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal has written ^C
     if processes.speaks():
-        print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
+        complain(line)
     return code
 
 
