@@ -72,7 +72,7 @@ def study(
         raise typer.Exit(_stopped()) from None
     write(outcome, folder)
     say(f"\n{summary(outcome, folder)}")
-    if outcome.reasons:
+    if outcome.reasons or any(finding.result is None for finding in outcome.findings):
         raise typer.Exit(1)
 
 

@@ -13,12 +13,55 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
 
 from hatrack.errors import HatrackError
+from hatrack.report.read import Capacity, Count, Number, Record, Share
 
 Place = tuple[int, float]
 MACHINE = {"device", "engine"}  # where and how a run goes on changes no more than last bits
+
+
+class _Spec(Record):
+    event: Literal["spec"]
+    spec: dict[str, Any]
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (-1, 0)
+
+
+class _Epoch(Record):
+    event: Literal["epoch"]
+    task: Count
+    epoch: Count
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, self.epoch)
+
+
+class _Task(Record):
+    event: Literal["task"]
+    task: Count
+    name: str
+    accuracy: list[Share]
+    blocked: Capacity | None = None
+    facts: dict[str, Number | None] | None = None
+    memory: Count = 0
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, math.inf)
+
+
+_Line = Annotated[_Spec | _Epoch | _Task, Field(discriminator="event")]
+_LINE: TypeAdapter[_Spec | _Epoch | _Task] = TypeAdapter(_Line)
 
 
 class Records:
@@ -86,24 +129,27 @@ class Records:
     def _read(self, path: Path) -> int:
         """Take in the complete lines and return where they end; a killed writer may have left half of one."""
         start = 0
+        finished = 0
         for number, raw in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
             if not raw.endswith(b"\n"):
                 break
             try:
-                line = json.loads(raw)
-                self._lines.append((_place(line), start, line))
-            except (ValueError, KeyError, TypeError):
+                checked, line = _LINE.validate_json(raw), json.loads(raw)
+            except ValueError:
                 raise HatrackError(
                     f"{path}, line {number} is not a record of a run: {_short(raw)!r}; start the run again."
                 ) from None
+            place, before = checked.place, self._lines[-1][0] if self._lines else (-2, 0)
+            if place <= before or place[0] not in (-1, finished) or not _fits(checked):
+                raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
+            finished += isinstance(checked, _Task)
+            self._lines.append((place, start, line))
             start += len(raw)
         return start
 
 
-def _place(line: Mapping[str, Any]) -> Place:
-    if line["event"] == "spec":
-        return (-1, 0)
-    return int(line["task"]), math.inf if line["event"] == "task" else int(line["epoch"])
+def _fits(line: _Spec | _Epoch | _Task) -> bool:
+    return not isinstance(line, _Task) or len(line.accuracy) == line.task + 1
 
 
 def _finite(value: Any) -> Any:

@@ -58,7 +58,7 @@ def complaint(error: ValidationError, name: str = "") -> HatrackError:
     steps = [f"[{step}]" if isinstance(step, int) else str(step) for step in first["loc"]]
     place = (name + "".join(steps)) if name else "".join(steps)
     expected = first["msg"].replace("Input should be", "must be").replace("valid array", "list such as [1, 2]")
-    return HatrackError(f"{place} {expected}, got {first['input']!r}.")
+    return HatrackError(f"{place} {expected}, got {first['input']!r:.99}.")
 
 
 def plain(value: Any) -> Any:

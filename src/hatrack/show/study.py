@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from hatrack.errors import HatrackError
+from hatrack.runs.references import read_result
 from hatrack.show.terminal import complain, say_line
 from hatrack.show.words import count, duration
 from hatrack.studies.job import Job, Step
@@ -60,5 +61,10 @@ class StudyProgress:
 
 
 def _outcome(job: Job) -> str:
-    result = json.loads((job.path / "result.json").read_text(encoding="utf-8"))
-    return f"accuracy {result['metrics']['acc']:.4f}, {duration(result['seconds'])}"
+    try:
+        result = read_result(job.path)
+    except HatrackError as error:
+        return str(error)
+    accuracy, seconds = result["metrics"].get("acc"), result["seconds"]
+    said = [] if accuracy is None else [f"accuracy {accuracy:.4f}"]
+    return ", ".join([*said, *([] if seconds is None else [duration(seconds)])])

@@ -55,11 +55,14 @@ def _cell(row: Sequence[float | None], i: int) -> str:
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
     metrics = result["metrics"]
-    shown = {"average accuracy": _figure(metrics["acc"]), "forgetting": _figure(metrics["forgetting"])}
+    shown = {"average accuracy": _figure(metrics.get("acc")), "forgetting": _figure(metrics.get("forgetting"))}
     if result["capacity"]:
         shown["capacity used"] = percent(result["capacity"][-1]["total"])
-    shown["parameters"] = f"{result['parameters']:,}"
-    shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')} on {result['device']}"
+    if result["parameters"] is not None:
+        shown["parameters"] = f"{result['parameters']:,}"
+    if result["seconds"] is not None:
+        place = f" on {visible(result['device'])}" if result["device"] else ""
+        shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')}{place}"
     return [f"{name:<17} {value}" for name, value in shown.items()]
 
 

@@ -127,7 +127,7 @@ def parse(text: str, name: str) -> Study:
     """Return the study that a text describes."""
     try:
         return _study(tomllib.loads(text), text, name)
-    except (tomllib.TOMLDecodeError, HatrackError) as error:
+    except (ValueError, RecursionError) as error:  # what TOML or the keys object to
         raise HatrackError(f"study {name!r}: {error}") from None
 
 

@@ -106,7 +106,7 @@ def _same_search(file: Path, base: Spec, search: Search, explored: Mapping[str, 
     """Refuse to mix two searches in one folder."""
     spec = base.model_dump(exclude={"device", "engine", "data", "seed"})
     text = json.dumps({"spec": spec, "seeds": list(search.seeds), "over": list(explored)}, indent=1)
-    if file.exists() and file.read_text(encoding="utf-8") != text:
+    if file.exists() and file.read_bytes() != text.encode():
         raise HatrackError(f"{str(file.parent)!r} holds a search with other settings; choose another --out.")
     atomic.write(file, text)
 
