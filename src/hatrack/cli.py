@@ -16,6 +16,7 @@ import typer
 from hatrack import __version__, cli_studies, processes
 from hatrack.errors import HatrackError
 from hatrack.show.notices import show_notices
+from hatrack.show.scarce import ran_out
 from hatrack.show.terminal import complain, say
 from hatrack.show.usage import UsageError, restated
 
@@ -225,6 +226,12 @@ def _carry_out(setup: Any, folder: Any, events: bool) -> None:
             result = execute(setup, folder, with_events(listener, events))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
+    except Exception as error:
+        lacking = ran_out(error)
+        if lacking is None:
+            raise
+        line = f"{lacking}; make room, then go on with what is saved: hatrack resume {folder.path}"
+        raise typer.Exit(_complain(line, 1)) from None
     _summarise(result, folder.path)
 
 
@@ -314,7 +321,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), 2)
     except UsageError as error:
         return _complain(str(restated(error)), 2)
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        lacking = ran_out(error)
+        if lacking is not None:
+            return _complain(f"{lacking}; make room, then give the same command again, which goes on.", 1)
+        if not isinstance(error, OSError):
+            raise
         where = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{where}", 1)
     finally:

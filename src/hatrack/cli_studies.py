@@ -70,8 +70,10 @@ def study(
         outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
-    write(outcome, folder)
-    say(f"\n{summary(outcome, folder)}")
+    try:
+        write(outcome, folder)
+    finally:  # on a full disk, what was found is said all the same
+        say(f"\n{summary(outcome, folder)}")
     if outcome.reasons or any(finding.result is None for finding in outcome.findings):
         raise typer.Exit(1)
 

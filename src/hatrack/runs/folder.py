@@ -208,7 +208,8 @@ def lock(path: Path) -> int:
             f"wait for it or stop it first."
         ) from None
     os.ftruncate(handle, 0)
-    os.write(handle, f"{os.getpid()}\n".encode())
+    with suppress(OSError):  # on a full disk the lock holds, only nobody can read whose it is
+        os.write(handle, f"{os.getpid()}\n".encode())
     return handle
 
 

@@ -8,15 +8,18 @@ arrives at the same place and cuts them off.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.report.read import Capacity, Count, Number, Record, Share
 
@@ -68,6 +71,7 @@ class Records:
     """The lines of one metrics.jsonl, in memory and on disk."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._lines: list[tuple[Place, int, dict[str, Any]]] = []
         whole = self._read(path) if path.exists() else 0
         self._file = open(path, "ab")  # noqa: SIM115  held open for the whole run
@@ -110,20 +114,27 @@ class Records:
         return sum(place[0] == task and place[1] != math.inf for place, _, _ in self._lines)
 
     def sync(self) -> None:
-        """Wait until all lines are on the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until all lines are on the disk; raise where the file is gone, and with it the run's folder."""
+        with atomic.naming(self._path):
+            os.fsync(self._file.fileno())
+            if os.fstat(self._file.fileno()).st_nlink == 0 or not self._path.exists():
+                raise FileNotFoundError(
+                    errno.ENOENT, "the run's folder was removed or moved, so the run ends here", str(self._path.parent)
+                )
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written was said then
+            self._file.close()
 
     def _write(self, place: Place, line: dict[str, Any]) -> None:
         while self._lines and self._lines[-1][0] >= place:
             self._file.seek(self._file.truncate(self._lines.pop()[1]))
         start = self._file.tell()
         clean = {key: _finite(value) for key, value in line.items()}
-        self._file.write(json.dumps(clean, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-        self._file.flush()
+        with atomic.naming(self._path):
+            self._file.write(json.dumps(clean, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            self._file.flush()
         self._lines.append((place, start, clean))
 
     def _read(self, path: Path) -> int:

@@ -114,6 +114,7 @@ def _written(writer: Writer) -> Iterator[None]:
 
 def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Path]) -> dict[str, Any]:
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
+    records.sync()
     masks = setup.learner.masks()
     if masks is not None:
         atomic.write(folder.masks, save(masks))

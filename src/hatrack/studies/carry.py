@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -138,8 +139,9 @@ def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: W
 
 def _keep_trace(file: Path, trace: str) -> None:
     """Leave behind where in the code a run failed; one that went well removes what an earlier try left."""
-    if trace:
-        file.parent.mkdir(exist_ok=True)
-        atomic.write(file, trace)
-    else:
-        file.unlink(missing_ok=True)
+    with suppress(OSError):  # on a full disk, why the run failed is said all the same
+        if trace:
+            file.parent.mkdir(exist_ok=True)
+            atomic.write(file, trace)
+        else:
+            file.unlink(missing_ok=True)

@@ -89,7 +89,8 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         _same_search(out / "search.json", base, search, explored)
         study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
-        _try_all(study, search, explored, size, teller)
+        with atomic.naming(journal):
+            _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
     finally:
