@@ -13,12 +13,15 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name the file in what goes wrong with it: the system does so when it opens one, not when it writes."""
+def naming(path: Path, draft: Path | None = None) -> Iterator[None]:
+    """Name the file in what goes wrong with it: the system does so when it opens one, not when it writes.
+
+    `draft`: the name that it has until it is whole, which is of no use to anybody.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename is not None:
+        if error.errno is None or error.filename not in (None, str(draft)):
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
@@ -28,11 +31,12 @@ def write(path: Path, content: bytes | str) -> None:
     # The process id keeps two writers of one file apart.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with naming(path), temporary.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with naming(path, temporary):
+            with temporary.open("wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(str(temporary), path)
     except BaseException:
         with suppress(OSError):  # what went wrong first is what counts
             temporary.unlink(missing_ok=True)

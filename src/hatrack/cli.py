@@ -324,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError, RuntimeError) as error:
         lacking = ran_out(error)
         if lacking is not None:
-            return _complain(f"{lacking}; make room, then give the same command again, which goes on.", 1)
+            return _complain(f"{lacking}; make room, then give the same command again; what was saved is kept.", 1)
         if not isinstance(error, OSError):
             raise
         where = f" ({error.filename})" if error.filename else ""

@@ -423,7 +423,7 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         picked = torch.device(device)
         torch.empty(0, device=picked)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         first = str(error).splitlines()[0]
         raise HatrackError(f"device {str(device)!r} cannot be used ({first}); try 'auto' or 'cpu'.") from None
     return picked

@@ -116,6 +116,8 @@ def create(spec: str, out: Path | None, name: str) -> Folder:
             first.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot(first, error) from None
+        except RecursionError:
+            raise HatrackError(f"--out names {len(first.parts)} folders within one another; choose another.") from None
         for path in [first] if out is not None else _names(first):
             try:
                 made = _make(path, spec, above)

@@ -146,7 +146,7 @@ def _checked(run: Mapping[str, Any]) -> Spec:
         spec = Spec(**fitted)
     except ValidationError as error:
         raise values.complaint(error) from None
-    data = None if spec.data is None else str(Path(spec.data).expanduser().absolute())
+    data = None if spec.data is None else values.absolute("data", spec.data)
     device = pick_device(spec.device)
     Precision(spec.precision, device)
     found = {"data": data, "device": str(device), "engine": resolve_engine(spec.engine, device)}
