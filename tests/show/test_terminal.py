@@ -133,6 +133,15 @@ def test_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert err.count("\n") == 1
 
 
+def test_an_error_that_nobody_takes_keeps_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stderr", Full())
+    assert cli.main(["list", "x"]) == 2
+
+
 def test_the_three_ways_to_print(capsys: pytest.CaptureFixture[str]) -> None:
     say("a\x1b\nb")
     say_line("a\x1b\nb")

@@ -22,7 +22,6 @@ from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
 from hatrack.runs.tensorboard import with_events
 
-
 MOST = 10_000
 """Seeds of one command."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from hatrack.visible import visible
 
@@ -18,5 +19,6 @@ def say_line(line: str) -> None:
 
 
 def complain(line: str) -> None:
-    """Print one line on standard error."""
-    print(f"hatrack: {visible(' '.join(line.split()))}", file=sys.stderr, flush=True)
+    """Print one line on standard error, where there is one that takes it: the exit code says the rest."""
+    with suppress(OSError):
+        print(f"hatrack: {visible(' '.join(line.split()))}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
-from hatrack.runs.folder import lock
+from hatrack.runs.folder import cannot, lock
 from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
@@ -71,7 +71,12 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
     _require_tasks(study.measures, planned)
     if not machine.remote:
         _require_data(planned)
-    places.runs.mkdir(parents=True, exist_ok=True)
+    if any((out / name).exists() for name in ("spec.toml", "search.json")):
+        raise HatrackError(f"{str(out)!r} holds a run or a search; choose another --out.")
+    try:
+        places.runs.mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError) as error:
+        raise cannot(out, error, "study") from None
     held = lock(out)
     try:
         for draft in places.runs.glob(".*.tmp"):

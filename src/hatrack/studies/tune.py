@@ -20,7 +20,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.runs import toml
-from hatrack.runs.folder import lock
+from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
@@ -83,7 +83,10 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         raise HatrackError(f"{str(out)!r} holds a run or a study; choose another --out.")
     if not journal.exists():
         _require_possible(base)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError) as error:
+        raise cannot(out, error, "search's") from None
     held = lock(out)
     try:
         _same_search(out / "search.json", base, search, explored)
