@@ -8,6 +8,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def study(run: Path, told: list[str], drawing: bool = False) -> str:
     return "".join([*whole, study_page(outcome) if drawing else ""])
 
 
-def test_every_value_of_the_result(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_value_of_the_result(run: Path) -> None:
     path = run / "result.json"
     document = json.loads(path.read_text())
     seen = [0, 0]
@@ -134,13 +135,16 @@ def test_every_value_of_the_result(run: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_every_report_of_a_wrong_result_can_be_drawn(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_of_wrong_results_can_be_drawn(run: Path) -> None:
     path = run / "result.json"
-    for _, wrong in wrongs(json.loads(path.read_text())):
+    drawn = 0
+    for _, wrong in islice(wrongs(json.loads(path.read_text())), None, None, 7):  # of 18 ways, so that each comes
         path.write_text(json.dumps(wrong))
         if answers(lambda: read(run), path):
+            drawn += 1
             assert page(read(run)).encode()
             assert study(run, [], drawing=True).encode()
+    assert drawn > 20
 
 
 def test_the_result_serves_nobody_when_it_is_wrong(run: Path, tmp_path: Path) -> None:
