@@ -143,13 +143,13 @@ def test_every_value_of_the_result(run: Path) -> None:
 def test_reports_of_wrong_results_can_be_drawn(run: Path) -> None:
     path = run / "result.json"
     drawn = 0
-    for _, wrong in islice(wrongs(json.loads(path.read_text())), None, None, 7):  # of 18 ways, so that each comes
+    for _, wrong in islice(wrongs(json.loads(path.read_text())), None, None, 41):  # of 18 ways, so that each comes
         path.write_text(json.dumps(wrong))
         if answers(lambda: read(run), path):
             drawn += 1
             assert page(read(run)).encode()
             assert study(run, [], drawing=True).encode()
-    assert drawn > 20
+    assert drawn > 5
 
 
 def test_the_result_serves_nobody_when_it_is_wrong(run: Path, tmp_path: Path) -> None:
