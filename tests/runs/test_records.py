@@ -14,11 +14,15 @@ from hatrack.errors import Edited, HatrackError
 from hatrack.runs.records import Records
 
 
+def done(task: int) -> dict[str, object]:
+    return {"name": f"t{task}", "accuracy": [0.5] * (task + 1), "seconds": 2.0}
+
+
 def write_run(path: Path, places: list[tuple[int, float]]) -> None:
     records = Records(path)
     records.start({"seed": 0})
     for task, epoch in places:
-        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else {"seconds": 2.0}
+        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else done(task)
         records.task(task, fields) if epoch == math.inf else records.epoch(task, int(epoch), fields)
     records.close()
 
@@ -32,7 +36,7 @@ def test_lines_by_hand(tmp_path: Path) -> None:
     for line in (
         '{"event": "spec", "spec": {"seed": 0}, "seconds": 0.0, "sha256": "%s"}',
         '{"event": "epoch", "task": 0, "epoch": 1, "loss": 0.1, "seconds": 1.0, "sha256": "%s"}',
-        '{"event": "task", "task": 0, "seconds": 2.0, "sha256": "%s"}',
+        '{"event": "task", "task": 0, "name": "t0", "accuracy": [0.5], "seconds": 2.0, "sha256": "%s"}',
     ):
         before = sha256((before + line % "" + "\n").encode()).hexdigest()
         expected.append(line % before)

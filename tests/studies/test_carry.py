@@ -60,6 +60,24 @@ def carried(
     return outcome, engine, watch
 
 
+@pytest.mark.parametrize("name", ["spec.toml", "search.json"])
+def test_the_folder_of_a_run_or_a_search_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / name).write_text("")
+    with pytest.raises(HatrackError, match="holds a run or a search; choose another --out"):
+        carried(tmp_path)
+    assert [path.name for path in (tmp_path / "small").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["file", "file/x", "a/" * 1200])
+def test_a_folder_that_cannot_be_made_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(HatrackError, match=r"cannot make the study folder .*; choose another --out"):
+        carry_out(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None:
     outcome, engine, watch = carried(tmp_path)
     assert len(drawn) == len(set(drawn)) == 8  # references go first, so that no report waits for a measure

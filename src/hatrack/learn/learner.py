@@ -28,7 +28,7 @@ from hatrack.learn.capacity import check_free, taken_weights, used_weights
 from hatrack.learn.cohort import let_go
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
-from hatrack.learn.parallel import crew
+from hatrack.learn.parallel import crew, require_joined, writes
 from hatrack.learn.samples import Samples
 from hatrack.learn.seals import fingerprint
 from hatrack.learn.seeds import everywhere, generator, noise
@@ -172,6 +172,7 @@ class Learner:
     def _learned_or_not(self, task: Task, on_epoch: Callable[[Epoch], None] | None) -> Generator[None, None, None]:
         """Learn the task, or be as before; a task that is stopped (Ctrl-C) while it is trained stays in progress."""
         self._refuse_if_broken()
+        require_joined()
         self.model.refuse_altered()
         index = self.finished
         self._refuse_another(task, index)
@@ -490,7 +491,7 @@ class Learner:
         """Write everything to `folder` (safetensors and JSON), also in the middle of a task.
 
         Between epochs, what is loaded goes on as if nothing had happened; an epoch that was stopped in its middle is
-        begun again.
+        begun again. Of several processes of torchrun's, which hold the same, the first one writes.
         """
         from hatrack.learn.state import snapshot
 
@@ -498,7 +499,8 @@ class Learner:
         with self.model.turn:
             self.model.refuse_altered()
             write = snapshot(self, Path(folder))
-        write()
+        if writes():
+            write()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
         """Return a learner that goes its own way from here; samples, which never change, are shared."""
@@ -572,7 +574,7 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         picked = torch.device(device)
         torch.empty(0, device=picked)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         first = str(error).splitlines()[0]
         raise HatrackError(f"device {str(device)!r} cannot be used ({first}); try 'auto' or 'cpu'.") from None
     return picked

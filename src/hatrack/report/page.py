@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,11 +153,11 @@ def _accuracy(run: Run) -> str:
         "The dashed line is the average over the tasks learned so far.",
         half=half,
     )
-    ratios = run.result.metrics.get("rho_each")
-    return row(matrix, lines) + (row(_ratio(ratios)) if ratios else "")
+    ratios = run.result.metrics.get("rho_each") or []
+    return row(matrix, lines) + (row(_ratio(ratios)) if any(ratio is not None for ratio in ratios) else "")
 
 
-def _ratio(ratios: list[float]) -> str:
+def _ratio(ratios: Sequence[float | None]) -> str:
     return figure(
         "Forgetting ratio ρ over the sequence",
         plots.ratio_over_tasks(ratios),

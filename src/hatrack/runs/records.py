@@ -11,19 +11,64 @@ one that it covers: a line that is changed, put in or taken out later is noticed
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from hatrack import seal
+from pydantic import Field, TypeAdapter
+
+from hatrack import atomic, seal
 from hatrack.errors import Edited, HatrackError
+from hatrack.report.read import Capacity, Count, Number, Record, Share
 
 Place = tuple[int, float]
 PUT_BACK = "put the file back as it was, or start the run again"
 MACHINE = {"device", "engine"}  # where and how a run goes on changes no more than last bits
+
+
+class _Spec(Record):
+    event: Literal["spec"]
+    spec: dict[str, Any]
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (-1, 0)
+
+
+class _Epoch(Record):
+    event: Literal["epoch"]
+    task: Count
+    epoch: Count
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, self.epoch)
+
+
+class _Task(Record):
+    event: Literal["task"]
+    task: Count
+    name: str
+    accuracy: list[Share]
+    blocked: Capacity | None = None
+    facts: dict[str, Number | None] | None = None
+    memory: Count = 0
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, math.inf)
+
+
+_Line = Annotated[_Spec | _Epoch | _Task, Field(discriminator="event")]
+_LINE: TypeAdapter[_Spec | _Epoch | _Task] = TypeAdapter(_Line)
 
 
 class Line(NamedTuple):
@@ -39,6 +84,7 @@ class Records:
     """The lines of one metrics.jsonl, in memory and on disk; `covered`: what a checkpoint noted of them (`mark`)."""
 
     def __init__(self, path: Path, covered: Mapping[str, Any] | None = None) -> None:
+        self._path = path
         self._lines, whole = read(path, covered)
         self._file = open(path, "ab")  # noqa: SIM115  held open for the whole run
         self._file.seek(self._file.truncate(whole))
@@ -84,12 +130,18 @@ class Records:
         return {"lines": len(self._lines), "digest": self._lines[-1].digest if self._lines else ""}
 
     def sync(self) -> None:
-        """Wait until all lines are on the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until all lines are on the disk; raise where the file is gone, and with it the run's folder."""
+        with atomic.naming(self._path):
+            os.fsync(self._file.fileno())
+            if os.fstat(self._file.fileno()).st_nlink == 0 or not self._path.exists():
+                raise FileNotFoundError(
+                    errno.ENOENT, "the run's folder was removed or moved, so the run ends here", str(self._path.parent)
+                )
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written was said then
+            self._file.close()
 
     def _write(self, place: Place, line: dict[str, Any]) -> None:
         while self._lines and self._lines[-1].place >= place:
@@ -98,8 +150,9 @@ class Records:
         clean = {key: _finite(value) for key, value in line.items()}
         text = json.dumps({**clean, **seal.BLANK}, ensure_ascii=False, allow_nan=False) + "\n"
         raw = seal.sealed(text, self.mark()["digest"]).encode()
-        self._file.write(raw)
-        self._file.flush()
+        with atomic.naming(self._path):
+            self._file.write(raw)
+            self._file.flush()
         self._lines.append(Line(place, start, clean, seal.borne(raw) or ""))
 
 
@@ -109,15 +162,13 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
     Refuse them where they are not what was written, or lack what is `covered`.
     """
     lines: list[Line] = []
-    start, before, due = 0, "", False
+    start, finished, before, due = 0, 0, "", False
     for number, raw in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else [], start=1):
         if not raw.endswith(b"\n"):
             break
         try:
-            fields = json.loads(raw)
-            fields.pop("sha256", None)
-            place = _place(fields)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            checked, fields = _LINE.validate_json(raw), json.loads(raw)
+        except ValueError:
             raise HatrackError(
                 f"{path}, line {number} is not a record of a run: {_short(raw)!r}; start the run again."
             ) from None
@@ -125,6 +176,11 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         due = due or own is not None
         if due and not seal.intact(raw, before):
             raise Edited(f"{path}, line {number} or the one before it was changed after it was written; {PUT_BACK}.")
+        place, last = checked.place, lines[-1].place if lines else (-2, 0)
+        if place <= last or place[0] not in (-1, finished) or not _fits(checked):
+            raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
+        finished += isinstance(checked, _Task)
+        fields.pop("sha256", None)
         before = own or seal.digest(raw, before)
         lines.append(Line(place, start, fields, before))
         start += len(raw)
@@ -138,10 +194,8 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
     return lines, start
 
 
-def _place(line: Mapping[str, Any]) -> Place:
-    if line["event"] == "spec":
-        return (-1, 0)
-    return int(line["task"]), math.inf if line["event"] == "task" else int(line["epoch"])
+def _fits(line: _Spec | _Epoch | _Task) -> bool:
+    return not isinstance(line, _Task) or len(line.accuracy) == line.task + 1
 
 
 def _finite(value: Any) -> Any:

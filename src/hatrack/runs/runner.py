@@ -124,6 +124,7 @@ def _written(writer: Writer) -> Iterator[None]:
 
 def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Path]) -> dict[str, Any]:
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
+    records.sync()
     masks = setup.learner.masks()
     stored = None if masks is None else save(masks)
     if stored is not None:

@@ -66,6 +66,7 @@ class Writer:
     def _write(self, write: Callable[[], None]) -> None:
         start = monotonic()
         self._first()
+        self._folder.mkdir(exist_ok=True)  # not the run's folder above it, should that be gone
         write()
         self._next = start + PACE * (monotonic() - start)
 

@@ -18,6 +18,9 @@ from hatrack.runs.values import plain
 from hatrack.show import recipes
 from hatrack.studies.recipes import names
 
+LEAST = 20
+"""Characters of a line beside the names, however narrow the terminal says it is."""
+
 
 def entries(kind: str) -> list[dict[str, Any]]:
     """Return all methods, benchmarks, nets or recipes as plain data."""
@@ -31,6 +34,7 @@ def text(kind: str, width: int) -> str:
     """Return the same for reading: a line each, and below it what --set takes, with the defaults."""
     found = entries(kind)
     margin = " " * (max(len(entry["name"]) for entry in found) + 2)
+    width = max(width, len(margin) + LEAST)
     lines: list[str] = []
     for entry in found:
         said = wrap(entry["summary"], width - len(margin))
