@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 PAGE = "learner.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
 OURS = re.compile(
-    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.\d+\.tmp"
+    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|"
+    r"\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.[0-9a-f-]+\.tmp"
 )
 SCHEMA = 1
 
