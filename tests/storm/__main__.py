@@ -1,0 +1,136 @@
+"""Run the storm and print what came of it; exit code 1 where anything is different or left behind."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.storm.play import Outcome, Player, Reference
+from tests.storm.scenarios import MASKED, Scenario, scenarios
+
+SHARES = {"run": 50, "cache": 12, "report": 8, "verify": 5, "study": 10, "tune": 8, "ray": 7}
+"""Of a hundred kills, so many are of a kind; all scenarios of a kind get the same."""
+MOMENTS = ("start-up", "training", "writing", "report", "verify", "cache", "study", "tune", "ray")
+
+
+class Storm:
+    """Gives out cases until there were enough kills."""
+
+    def __init__(self, all_scenarios: Sequence[Scenario], kills: int, case: int | None) -> None:
+        kinds = Counter(scenario.kind for scenario in all_scenarios)
+        self._weights = {s.name: SHARES[s.kind] / kinds[s.kind] for s in all_scenarios}
+        self._scenarios, self._wanted, self._case = all_scenarios, kills, case
+        self._started, self._under_way, self._killed = Counter[str](), Counter[str](), Counter[str]()
+        self._lock = threading.Lock()
+        self.outcomes: list[Outcome] = []
+        self.kills = 0
+
+    def next(self) -> tuple[Scenario, int] | None:
+        """Return what is to be played now: of what has had least of its share; never two clusters at once."""
+        with self._lock:
+            if self._case is not None and self._started.total():
+                return None
+            if self.kills + sum(self._under_way.values()) >= self._wanted:
+                return None
+            free = [s for s in self._scenarios if not (s.kind == "ray" and self._under_way[s.name])]
+            if not free:
+                return None
+            chosen = min(free, key=lambda s: (self._killed[s.name] + self._under_way[s.name]) / self._weights[s.name])
+            self._under_way[chosen.name] += 1
+            self._started[chosen.name] += 1
+            return chosen, self._started[chosen.name] if self._case is None else self._case
+
+    def over(self, scenario: Scenario, outcome: Outcome) -> None:
+        """Take in what came of a case."""
+        with self._lock:
+            self._under_way[scenario.name] -= 1
+            self._killed[scenario.name] += len(outcome.kills)
+            self.kills += len(outcome.kills)
+            self.outcomes.append(outcome)
+            said = ", ".join(f"{k.command} {k.moment}{' (real)' if k.fresh else ''} {k.how}" for k in outcome.kills)
+            print(f"[{self.kills}/{self._wanted}] {outcome.name}: {said or 'no kill'}", *outcome.problems, sep="\n    ")
+            sys.stdout.flush()
+
+
+def summary(outcomes: Iterable[Outcome], methods: int, seed: int, minutes: float) -> str:
+    """Return the counts in two lines."""
+    outcomes = list(outcomes)
+    kills = [kill for outcome in outcomes for kill in outcome.kills]
+    moments = Counter(kill.moment for kill in kills)
+    bad = [outcome for outcome in outcomes if outcome.problems]
+    left = sum(outcome.left_behind for outcome in bad)
+    same = sum(len(outcome.kills) for outcome in outcomes if not outcome.problems)
+    how = Counter(kill.how for kill in kills)
+    commands = Counter(kill.command for kill in kills)
+    return (
+        f"storm: {len(kills)} kills ({', '.join(f'{n} {moment}' for moment, n in moments.most_common())}) over "
+        f"{methods} masked methods in {len(outcomes)} cases: {same} byte-identical, {len(kills) - same} in "
+        f"{len(bad)} different cases, {left} of them with something left behind; seed {seed}, {minutes:.0f} min\n"
+        f"storm: {', '.join(f'{n} {name}' for name, n in how.most_common())}; "
+        f"{sum(kill.fresh for kill in kills)} of the real command from its start; "
+        f"{', '.join(f'{n} of hatrack {name}' for name, n in commands.most_common())}"
+    )
+
+
+def chosen(only: str | None, all_scenarios: Sequence[Scenario]) -> tuple[list[Scenario], int | None]:
+    """Return the scenarios meant by --only, and the number of a case."""
+    name, _, number = (only or "").partition("#")
+    found = [s for s in all_scenarios if s.name == name] or [s for s in all_scenarios if name in s.name and not number]
+    if not found:
+        raise SystemExit(f"storm: nothing is called {only!r}; there are: {', '.join(s.name for s in all_scenarios)}")
+    return found, int(number) if number else None
+
+
+def main() -> int:
+    """Parse, make the references, play the cases, sum up."""
+    parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--jobs", type=int, default=2, help="cases side by side")
+    parser.add_argument("--only", help="scenarios with this in their name, or one case, such as 'run hat#3'")
+    given = parser.parse_args()
+    began = time.monotonic()
+    work = Path(tempfile.mkdtemp(prefix="storm-"))
+    found, case = chosen(given.only, scenarios(work))
+    storm = Storm(found, given.kills, case)
+    players = [Player(work, given.seed) for _ in range(given.jobs)]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        references: dict[str, Reference] = {}
+        todo = list(reversed(found))
+
+        def refer(player: Player) -> None:
+            while todo:
+                scenario = todo.pop()
+                references[scenario.name] = player.reference(scenario)
+
+        def play(player: Player) -> None:
+            while (drawn := storm.next()) is not None:
+                scenario, number = drawn
+                storm.over(scenario, player.play(scenario, number, references[scenario.name]))
+
+        for work_of_all in (refer, play):
+            for done in [pool.submit(work_of_all, player) for player in players]:
+                done.result()
+            print(f"storm: {work_of_all.__name__} over after {time.monotonic() - began:.0f} s", flush=True)
+    for player in players:
+        player.close()
+    methods = sum(scenario.name.removeprefix("run ") in MASKED for scenario in found)
+    print(summary(storm.outcomes, methods, given.seed, (time.monotonic() - began) / 60))
+    bad = [outcome for outcome in storm.outcomes if outcome.problems]
+    for outcome in bad:
+        print(f"storm: {outcome.name} was kept: {outcome.place}; undisturbed: {references[outcome.scenario].home}")
+    if not bad:
+        shutil.rmtree(work)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
