@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -14,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.storm.play import Outcome, Player, Reference
+from tests.storm.processes import send, strays
 from tests.storm.scenarios import MASKED, Scenario, scenarios
 
 SHARES = {"run": 50, "cache": 12, "report": 8, "verify": 5, "study": 10, "tune": 8, "ray": 7}
 """Of a hundred kills, so many are of a kind; all scenarios of a kind get the same."""
-MOMENTS = ("start-up", "training", "writing", "report", "verify", "cache", "study", "tune", "ray")
 
 
 class Storm:
@@ -60,24 +61,22 @@ class Storm:
             sys.stdout.flush()
 
 
-def summary(outcomes: Iterable[Outcome], methods: int, seed: int, minutes: float) -> str:
-    """Return the counts in two lines."""
-    outcomes = list(outcomes)
+def summary(outcomes: Sequence[Outcome], methods: int, seed: int, minutes: float) -> str:
+    """Return the counts in two lines; a kill is byte-identical when its case is."""
     kills = [kill for outcome in outcomes for kill in outcome.kills]
-    moments = Counter(kill.moment for kill in kills)
-    bad = [outcome for outcome in outcomes if outcome.problems]
-    left = sum(outcome.left_behind for outcome in bad)
-    same = sum(len(outcome.kills) for outcome in outcomes if not outcome.problems)
-    how = Counter(kill.how for kill in kills)
-    commands = Counter(kill.command for kill in kills)
+    left = sum(len(outcome.kills) for outcome in outcomes if outcome.left_behind)
+    different = sum(len(outcome.kills) for outcome in outcomes if outcome.problems and not outcome.left_behind)
     return (
-        f"storm: {len(kills)} kills ({', '.join(f'{n} {moment}' for moment, n in moments.most_common())}) over "
-        f"{methods} masked methods in {len(outcomes)} cases: {same} byte-identical, {len(kills) - same} in "
-        f"{len(bad)} different cases, {left} of them with something left behind; seed {seed}, {minutes:.0f} min\n"
-        f"storm: {', '.join(f'{n} {name}' for name, n in how.most_common())}; "
-        f"{sum(kill.fresh for kill in kills)} of the real command from its start; "
-        f"{', '.join(f'{n} of hatrack {name}' for name, n in commands.most_common())}"
+        f"storm: {len(kills)} kills ({_counted(kill.moment for kill in kills)}) over {methods} masked methods in "
+        f"{len(outcomes)} cases: {len(kills) - different - left} byte-identical, {different} different, {left} left "
+        f"behind; seed {seed}, {minutes:.0f} min\n"
+        f"storm: {_counted(kill.how for kill in kills)}; {sum(kill.fresh for kill in kills)} of the real command from "
+        f"its start; {_counted(f'hatrack {kill.command}' for kill in kills)}"
     )
+
+
+def _counted(words: Iterable[str]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
 
 
 def chosen(only: str | None, all_scenarios: Sequence[Scenario]) -> tuple[list[Scenario], int | None]:
@@ -99,6 +98,7 @@ def main() -> int:
     given = parser.parse_args()
     began = time.monotonic()
     work = Path(tempfile.mkdtemp(prefix="storm-"))
+    print(f"storm: working in {work}", flush=True)
     found, case = chosen(given.only, scenarios(work))
     storm = Storm(found, given.kills, case)
     players = [Player(work, given.seed) for _ in range(given.jobs)]
@@ -122,6 +122,8 @@ def main() -> int:
             print(f"storm: {work_of_all.__name__} over after {time.monotonic() - began:.0f} s", flush=True)
     for player in players:
         player.close()
+    for pid in strays(str(work)):
+        send(pid, signal.SIGKILL)
     methods = sum(scenario.name.removeprefix("run ") in MASKED for scenario in found)
     print(summary(storm.outcomes, methods, given.seed, (time.monotonic() - began) / 60))
     bad = [outcome for outcome in storm.outcomes if outcome.problems]

@@ -237,10 +237,10 @@ class Blow:
         if kind not in ("run", "cache") or (built and not any(built)):
             return kind
         if self._step:
-            return "writing"
+            return "while writing"
         if any(home.rglob("result.json")):
-            return "report"
-        return "training" if _learned(home) > before else "start-up"
+            return "in report"
+        return "in training" if _learned(home) > before else "in start-up"
 
 
 def _step(draw: random.Random, steps: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LIMIT = 300.0  # seconds after which a command is said to hang
+LIMIT = 900.0  # seconds after which a command is said to hang
 
 
 def environment(work: Path) -> dict[str, str]:
