@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 
 from tests.storm import compare
@@ -102,7 +103,9 @@ class Player:
         draw = random.Random(f"{self._seed} {outcome.name}")
         rounds, done = draw.choice((1, 2, 3, 4)), 0
         while (words := scenario.again(home, done)) is not None:
-            blow = Blow(scenario, reference, draw) if rounds > 0 else None
+            # One that goes on has less to do: its moments are drawn from a part of the whole.
+            part = draw.random() if outcome.kills else 1.0
+            blow = Blow(scenario, reference, draw, part) if rounds > 0 else None
             rounds -= 1
             code = self._struck(scenario, home, place, words, blow, outcome)
             if code == 0:
@@ -185,13 +188,13 @@ class Player:
 class Blow:
     """When, how and where a kill falls, drawn beforehand."""
 
-    def __init__(self, scenario: Scenario, reference: Reference, draw: random.Random) -> None:
+    def __init__(self, scenario: Scenario, reference: Reference, draw: random.Random, part: float) -> None:
         self.fresh = scenario.several or draw.random() < STARTED_AFRESH
         self._scenario, self._draw = scenario, draw
-        self._at = draw.uniform(0, reference.seconds[self.fresh])
+        self._at = draw.uniform(0, part * reference.seconds[self.fresh])
         self._signal = draw.choices((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (70, 15, 15))[0]
         self._worker = scenario.several and draw.random() < 0.4
-        self._step = _step(draw, draw.choice(reference.steps[self.fresh])) if draw.random() < 0.4 else 0
+        self._step = _step(draw, ceil(part * draw.choice(reference.steps[self.fresh]))) if draw.random() < 0.4 else 0
         # Where a worker dies by the timer, nobody could tell whether it did.
         self._delay = 0.0 if scenario.several or draw.random() < 0.5 else 10 ** draw.uniform(-5, -2)
         self._sent_to: int | None = None
