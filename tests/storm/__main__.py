@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,6 +90,12 @@ def chosen(only: str | None, all_scenarios: Sequence[Scenario]) -> tuple[list[Sc
     return found, int(number) if number else None
 
 
+def _end_all(work: Path) -> None:
+    """Kill what the storm has started and what still runs, clusters included."""
+    for pid in strays(str(work)):
+        send(pid, signal.SIGKILL)
+
+
 def main() -> int:
     """Parse, make the references, play the cases, sum up."""
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
@@ -96,6 +104,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="cases side by side")
     parser.add_argument("--only", help="scenarios with this in their name, or one case, such as 'run hat#3'")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("storm: stopped"))
     began = time.monotonic()
     work = Path(tempfile.mkdtemp(prefix="storm-"))
     print(f"storm: working in {work}", flush=True)
@@ -116,14 +125,18 @@ def main() -> int:
                 scenario, number = drawn
                 storm.over(scenario, player.play(scenario, number, references[scenario.name]))
 
-        for work_of_all in (refer, play):
-            for done in [pool.submit(work_of_all, player) for player in players]:
-                done.result()
-            print(f"storm: {work_of_all.__name__} over after {time.monotonic() - began:.0f} s", flush=True)
+        try:
+            for work_of_all in (refer, play):
+                for done in [pool.submit(work_of_all, player) for player in players]:
+                    done.result()
+                print(f"storm: {work_of_all.__name__} over after {time.monotonic() - began:.0f} s", flush=True)
+        except BaseException:
+            traceback.print_exc()
+            _end_all(work)
+            os._exit(1)  # not waiting for what other threads still have to do
     for player in players:
         player.close()
-    for pid in strays(str(work)):
-        send(pid, signal.SIGKILL)
+    _end_all(work)
     methods = sum(scenario.name.removeprefix("run ") in MASKED for scenario in found)
     print(summary(storm.outcomes, methods, given.seed, (time.monotonic() - began) / 60))
     bad = [outcome for outcome in storm.outcomes if outcome.problems]
