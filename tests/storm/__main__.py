@@ -73,7 +73,8 @@ def summary(outcomes: Sequence[Outcome], methods: int, seed: int, minutes: float
         f"{len(outcomes)} cases: {len(kills) - different - left} byte-identical, {different} different, {left} left "
         f"behind; seed {seed}, {minutes:.0f} min\n"
         f"storm: {_counted(kill.how for kill in kills)}; {sum(kill.fresh for kill in kills)} of the real command from "
-        f"its start; {_counted(f'hatrack {kill.command}' for kill in kills)}"
+        f"its start; {_counted(f'hatrack {kill.command}' for kill in kills)}; "
+        f"{sum(outcome.rays for outcome in outcomes)} processes of Ray's own outlived a killed driver"
     )
 
 

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 
 from tests.storm import compare
-from tests.storm.processes import LIMIT, Forked, Fresh, Process, send, strays, workers
+from tests.storm.processes import LIMIT, Forked, Fresh, Process, is_rays, send, strays, workers
 from tests.storm.scenarios import Scenario, Words
 
 STARTED_AFRESH = 1 / 3  # of the commands that could be forked, so many are the real thing from the very start
@@ -53,6 +53,7 @@ class Outcome:
     kills: list[Kill] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     left_behind: bool = False
+    rays: int = 0  # processes of a cluster that outlived its killed driver
 
 
 class Player:
@@ -104,7 +105,7 @@ class Player:
         rounds, done = draw.choice((1, 2, 3, 4)), 0
         while (words := scenario.again(home, done)) is not None:
             # One that goes on has less to do: its moments are drawn from a part of the whole.
-            part = draw.random() if outcome.kills else 1.0
+            part = draw.random() if outcome.kills else scenario.part
             blow = Blow(scenario, reference, draw, part) if rounds > 0 else None
             rounds -= 1
             code = self._struck(scenario, home, place, words, blow, outcome)
@@ -120,8 +121,10 @@ class Player:
         else:
             self._judge(scenario, home, place, reference, outcome)
         stray = _linger(str(home))
-        outcome.problems += [f"process {pid} was left running: {what}" for pid, what in stray.items()]
-        outcome.left_behind = outcome.left_behind or bool(stray)
+        ours = {pid: what for pid, what in stray.items() if not is_rays(what)}
+        outcome.rays = len(stray) - len(ours)
+        outcome.problems += [f"process {pid} was left running: {what[:120]}" for pid, what in ours.items()]
+        outcome.left_behind = outcome.left_behind or bool(ours)
         for pid in stray:
             send(pid, signal.SIGKILL)
         if not outcome.problems:
@@ -153,13 +156,19 @@ class Player:
 
     def _judge(self, scenario: Scenario, home: Path, place: Path, reference: Reference, outcome: Outcome) -> None:
         """Compare what stands there now with the reference, and what `verify` says of it."""
-        verdicts = self._verdicts(home, place)
-        for run, (code, said) in reference.verdicts.items():
-            if verdicts.get(run) != (code, said):
-                outcome.problems.append(f"verify {run}: {verdicts.get(run)}, the reference: {(code, said)}")
-        found = compare.compare(reference.content, compare.read(home), scenario.keeps)
+        ended = compare.read(home)  # before `verify`, which sweeps a run's folder
+        found = compare.compare(reference.content, ended, scenario.keeps)
         outcome.left_behind = bool(found.left)
+        verdicts = self._verdicts(home, place)
         outcome.problems += found.lines()
+        outcome.problems += [
+            f"verify {run} said {verdicts.get(run)}, of the reference {verdict}"
+            for run, verdict in reference.verdicts.items()
+            if verdicts.get(run) != verdict
+        ]
+        if not found.left:
+            changed = compare.compare(ended, compare.read(home), strict=True)
+            outcome.problems += [f"{line} after verify" for line in changed.lines()]
 
     def _all(self, fresh: bool, scenario: Scenario, home: Path, place: Path, extra: dict[str, str]) -> float:
         """Carry a scenario out undisturbed; return how long it took."""
@@ -209,7 +218,10 @@ class Blow:
         """The exit codes of a command that this blow ended; SIGALRM is the timer's."""
         if self.how == "SIGKILL":
             return {-signal.SIGKILL, -signal.SIGALRM}
-        return {-self._signal, 130} if self._signal == signal.SIGINT else {-self._signal}
+        if self._signal == signal.SIGINT:
+            return {-signal.SIGINT, 130}
+        # Ray has a handler of its own, which aborts.
+        return {-signal.SIGTERM, -signal.SIGABRT} if self._scenario.kind == "ray" else {-signal.SIGTERM}
 
     def steps(self, watched: Path, fired: Path) -> dict[str, str]:
         """Return what makes a process kill itself at a step, if that is what this blow is."""
@@ -222,10 +234,13 @@ class Blow:
         """Wait for the moment and strike, if it is a moment and not a step."""
         if self._step or process.wait(self._at) is not None:
             return
-        found = workers(process.pid) if self._worker else []
-        self._worker = bool(found)
-        self._sent_to = self._draw.choice(found) if found else process.pid
-        send(self._sent_to, signal.SIGKILL if found else self._signal)
+        found = workers(process.pid) if self._scenario.several else []
+        self._worker = self._worker and bool(found)
+        self._sent_to = self._draw.choice(found) if self._worker else process.pid
+        send(self._sent_to, signal.SIGKILL if self._worker else self._signal)
+        if not self._worker and self._signal == signal.SIGKILL and self._draw.random() < 0.5:
+            for worker in found:  # all at once, as when the machine goes down
+                send(worker, signal.SIGKILL)
 
     def met(self, code: int, fired: bool) -> bool:
         """Say whether it met somebody alive, given the command's exit code and whether a process came to the step."""
@@ -238,7 +253,7 @@ class Blow:
         kind = self._scenario.kind
         built = [file.parent.name[0] != "." for file in home.glob("cache/decoded/*/*")]
         if kind not in ("run", "cache") or (built and not any(built)):
-            return kind
+            return f"hatrack {kind}" if kind in ("report", "verify") else kind
         if self._step:
             return "while writing"
         if any(home.rglob("result.json")):

@@ -101,16 +101,26 @@ class Forked:
 
 def workers(pid: int) -> list[int]:
     """Return the processes below one that carry out runs: Python's spawned ones, or Ray's."""
-    return [p for p in _below(pid) if b"spawn_main" in (said := _read(p, "cmdline")) or said.startswith(b"ray::")]
+    return [p for p in _below(pid) if _is_worker(_said(p))]
 
 
 def strays(mark: str) -> dict[int, str]:
     """Return the living processes that were started with `mark` in their environment, and what they are."""
-    found = {}
-    for pid in _all():
-        if mark.encode() in _read(pid, "environ"):
-            found[pid] = _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()[:120]
-    return found
+    return {pid: _said(pid) for pid in _all() if mark.encode() in _read(pid, "environ")}
+
+
+def is_rays(what: str) -> bool:
+    """Tell the processes by which Ray keeps a cluster together; that one outlives a killed driver is Ray's affair."""
+    return not _is_worker(what) and ("ray::" in what or "/ray/" in what)
+
+
+def _is_worker(what: str) -> bool:
+    return "spawn_main" in what or what.startswith(("ray::IDLE", "ray::_carry_out"))
+
+
+def _said(pid: int) -> str:
+    """Return the command line of a process."""
+    return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def send(pid: int, number: int) -> None:

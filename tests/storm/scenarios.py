@@ -42,7 +42,7 @@ class Scenario:
     `again(home, done)`: the words to give now, `done` commands having ended well, or None when all is over; `before`:
     commands that make what stands there at the start; `files`: texts that do; `several`: its processes are several,
     so that Python's start is always paid; `watched`: below which folder of its home steps on files are counted;
-    `keeps`: it may change nothing, at no moment.
+    `keeps`: it may change nothing, at no moment; `part`: the first kill falls into this part of its time.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Scenario:
     several: bool = False
     watched: str = ""
     keeps: bool = False
+    part: float = 1.0
 
 
 def same(*words: str) -> Callable[[Path, int], Words | None]:
@@ -101,7 +102,7 @@ def scenarios(work: Path) -> list[Scenario]:
     made = [Scenario(f"run {name}", "run", run_or_resume("--method", name, *run[1:])) for name in MASKED]
     made += [
         Scenario("run seeds", "run", seeds_together(*SMALL)),
-        Scenario("cache", "cache", run_or_resume(*signs), watched="cache"),
+        Scenario("cache", "cache", run_or_resume(*signs), watched="cache", part=0.6),
         Scenario("report", "report", same("report", "run"), before=[hat]),
         Scenario(
             "report against",
