@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # torch first and alone: a later package must not pull another build of it.
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
-.PHONY: run test test-slow check bench clean
+.PHONY: run test test-slow test-storm check bench clean
 
 $(BIN)/hatrack: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -26,6 +26,10 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
+
+# Commands killed at random moments, continued, compared; about 40 minutes on two cores.
+test-storm: $(VENV)/.dev
+	$(BIN)/python -m tests.storm --kills 300 --seed 7 --jobs 2
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check

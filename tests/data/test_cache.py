@@ -73,6 +73,15 @@ def test_a_source_that_fails_leaves_nothing(own_cache: Path) -> None:
     assert entries(own_cache) == []
 
 
+def test_what_a_killed_process_was_building_is_removed(own_cache: Path) -> None:
+    fetch()
+    (name,) = entries(own_cache)
+    left = own_cache / "decoded" / f".{name}.17-0a1b2c3d.tmp"
+    (own_cache / "decoded" / name).rename(left)
+    fetch()
+    assert entries(own_cache) == [name]
+
+
 def only_entry(cache: Path) -> Path:
     (name,) = entries(cache)
     return cache / "decoded" / name

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.runs.folder import create, open_run, require
 
@@ -179,10 +180,26 @@ def test_a_killed_process_gives_the_lock_back() -> None:
 def test_opening_sweeps_half_written_files_and_nothing_else() -> None:
     with create("", Path("a"), ""):
         pass
-    for name in (".result.json.123.tmp", ".report.html.77", ".gitignore", "notes.txt"):
+    for name in (".result.json.123.tmp", ".report.html.77-0a1b.tmp", ".gitignore", "notes.txt"):
         Path("a", name).write_text("")
     with open_run(Path("a")):
         assert names(Path("a")) == [".gitignore", ".lock", "notes.txt", "spec.toml"]
+
+
+def test_opening_takes_no_draft_from_a_process_that_writes_it() -> None:
+    with create("", Path("a"), ""):
+        pass
+    with atomic.draft(Path("a", "report.html")) as (draft, _), open_run(Path("a")):
+        assert draft.exists()
+
+
+def test_the_next_run_of_that_name_sweeps_what_a_killed_process_was_making() -> None:
+    left, other = Path("runs/.b.17-0a1b2c3d.tmp"), Path("runs/.a.17-0a1b2c3d.tmp")
+    for draft in (left, other):
+        draft.mkdir(parents=True)
+        (draft / "spec.toml").write_text("")
+    with create("", Path("runs/b"), ""):
+        assert names(Path("runs")) == [other.name, "b"]
 
 
 def test_what_is_not_a_run_is_named_with_the_nearest_that_is() -> None:

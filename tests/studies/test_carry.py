@@ -43,8 +43,13 @@ CPU = Machine("cpu")
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Note whose report is written instead of writing it, which is slow."""
     noted: list[Path] = []
+
+    def write_report(path: Path) -> None:
+        noted.append(path)
+        (path / "report.html").touch()
+
     for place in ("runs.runner", "studies.findings"):
-        monkeypatch.setattr(f"hatrack.{place}.write_report", noted.append)
+        monkeypatch.setattr(f"hatrack.{place}.write_report", write_report)
     return noted
 
 
@@ -149,6 +154,11 @@ def test_a_run_whose_reference_failed_has_its_report_all_the_same(
     assert list(outcome.reasons.values()) == ["no joint today."]
     assert run in drawn
     drawn.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("hatrack.studies.findings.write_report", lambda path: exit())  # as if killed, with ρ just stored
+        with pytest.raises(SystemExit):
+            carried(tmp_path, text)
+    assert run not in drawn
     again, _, _ = carried(tmp_path, text)
     assert again.findings[0].value(measure("rho")) is not None
     assert run in drawn  # again, now that ρ is known

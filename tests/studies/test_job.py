@@ -18,7 +18,7 @@ from hatrack.studies.job import Job, Step, carry_out, carrying
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hatrack.runs.runner.write_report", lambda path: None)
+    monkeypatch.setattr("hatrack.runs.runner.write_report", lambda path: (path / "report.html").write_text("made"))
     monkeypatch.setattr(module, "POLL", 0.02)
 
 
@@ -37,11 +37,18 @@ def test_it_says_where_it_stands(tmp_path: Path) -> None:
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     carry_out(job(tmp_path / "a"), lambda message: None)
     before = (tmp_path / "a" / "result.json").stat().st_mtime_ns
-    (tmp_path / "a" / "report.html").write_text("")
     told: list[Any] = []
     carry_out(job(tmp_path / "a"), told.append)
     assert (tmp_path / "a" / "result.json").stat().st_mtime_ns == before
     assert told == []
+
+
+def test_a_report_that_a_killed_process_did_not_come_to_is_made(tmp_path: Path) -> None:
+    carry_out(job(tmp_path / "a"), lambda message: None)
+    (tmp_path / "a" / "report.html").unlink()
+    assert not job(tmp_path / "a").done
+    carry_out(job(tmp_path / "a"), lambda message: None)
+    assert job(tmp_path / "a").done
 
 
 def test_it_goes_on_where_this_machine_has_its_devices(tmp_path: Path) -> None:

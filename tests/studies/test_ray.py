@@ -61,6 +61,19 @@ def test_an_address_is_for_ray_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown engine 'slurm'; accepted: local, ray." in capsys.readouterr().err
 
 
+def test_that_ray_does_not_start_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def init(**given: Any) -> None:
+        raise Exception("The current node timed out.\nPerhaps it is busy.")
+
+    monkeypatch.setattr("ray.init", init)
+    (tmp_path / "small.toml").write_text(TEXT)
+    assert main(["study", str(tmp_path / "small.toml"), "--engine", "ray", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said == "hatrack: Ray did not start (The current node timed out.); the same command tries it again.\n"
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "127.0.0.1:none"])
 def test_an_address_where_nobody_listens_is_named_at_once(address: str) -> None:
     with socket.socket() as unused:

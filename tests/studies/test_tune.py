@@ -248,6 +248,69 @@ def test_a_search_killed_in_the_middle_of_a_write_goes_on(tmp_path: Path, monkey
     assert lines[0]["lr"] == lines[1]["lr"]
 
 
+def made_up(trial: Trial, tell: Callable[[Any], Any]) -> float:
+    """A figure that follows from the settings, as a trial's does."""
+    return 1 - (trial.specs[0].settings["lr"] - 0.1) ** 2
+
+
+def test_a_search_stopped_at_any_point_draws_what_it_would_have_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    monkeypatch.setattr("hatrack.studies.tune.score", made_up)
+    search = Search(GIVEN, FIXED, [0], 14)  # past the ten that TPE draws at random
+
+    def drawn(out: Path) -> list[str]:
+        return [line["lr"] for line in table(out / "trials.csv") if line["state"] != "fail"]
+
+    tune(search, tmp_path / "whole", 1, Note())
+    # Every record in the journal is a point where a process may be killed.
+    records = (tmp_path / "whole" / "journal.log").read_bytes().splitlines(keepends=True)
+    for cut in range(1, len(records), 3):
+        out = tmp_path / f"cut-{cut}"
+        out.mkdir()
+        (out / "journal.log").write_bytes(b"".join(records[:cut]))
+        tune(search, out, 1, Note())
+        assert drawn(out) == drawn(tmp_path / "whole"), cut
+
+
+@pytest.mark.parametrize("at", ["tell", "enqueue_trial"])
+def test_killed_while_it_queues_again_what_was_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Here)
+    search = Search(GIVEN, FIXED, [0], 2)
+
+    def die(*given: Any, **named: Any) -> float:
+        raise SystemExit
+
+    for what in ("hatrack.studies.tune.score", f"optuna.study.Study.{at}"):
+        with monkeypatch.context() as patch:
+            patch.setattr(what, die)
+            with pytest.raises(SystemExit):
+                tune(search, tmp_path / "t", 1, Note())
+    tune(search, tmp_path / "t", 1, Note())
+    lines = [line for line in table(tmp_path / "t" / "trials.csv") if line["state"] == "complete"]
+    assert [float(line["lr"]) == 0.05 for line in lines] == [True, False]  # the defaults, and once
+
+
+def test_after_a_trial_that_failed_others_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Here):
+        def run(self, items: Iterable[Trial], work: Any, hear: Callable[[Trial, Any], Any]) -> Iterator[Done[Trial]]:
+            for item in items:
+                yield Done(item, 0.5) if item.number != 1 else Done(item, reason="out of memory")
+
+    class Quiet(Note):
+        def failed(self, number: int, reason: str) -> None:
+            pass
+
+    monkeypatch.setattr("hatrack.studies.tune.Pool", Failing)
+    tune(Search(GIVEN, FIXED, [0], 3), tmp_path / "t", 1, Quiet())
+    lines = table(tmp_path / "t" / "trials.csv")
+    assert [line["state"] for line in lines] == ["complete", "fail", "complete", "complete"]
+    assert len({line["lr"] for line in lines}) == 4
+
+
 @pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from hatrack import atomic
 from hatrack.data.locate import cache_root
 from hatrack.errors import HatrackError
 
@@ -90,27 +90,25 @@ def _build(name: str, folder: Path, source: Callable[[], Source]) -> None:
 
     Two processes may build at once: the first to move wins, the other throws its copy away.
     """
-    building = _beside(folder, "building")
     try:
-        building.mkdir(parents=True)
-        begun = source()
-        # Said when there is a place to write to and the source is open: not where nothing comes of it.
-        log.info("decoding %s; later starts use the arrays in %s", name, folder)
-        _write(building, begun)
-        _publish(building, folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.draft(folder, folder=True) as (building, _):
+            begun = source()
+            # Said when there is a place to write to and the source is open: not where nothing comes of it.
+            log.info("decoding %s; later starts use the arrays in %s", name, folder)
+            _write(building, begun)
+            _publish(building, folder)
     except OSError as error:
         raise HatrackError(
             f"decoded pictures cannot be written to {folder.parent} ({error.strerror}); set HATRACK_CACHE to "
             f"a folder that can be written and has room."
         ) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _publish(building: Path, folder: Path) -> None:
     if folder.exists() and not _sound(folder, verify=True):
         # Renamed away before it is removed, so that nobody meets half of it; maps of it stay valid.
-        damaged = _beside(folder, "damaged")
+        damaged = atomic.name_beside(folder)
         with suppress(FileNotFoundError):  # another process may have repaired it first
             os.rename(folder, damaged)
         shutil.rmtree(damaged, ignore_errors=True)
@@ -119,10 +117,6 @@ def _publish(building: Path, folder: Path) -> None:
     except OSError:
         if not _sound(folder, verify=False):
             raise
-
-
-def _beside(folder: Path, purpose: str) -> Path:
-    return folder.with_name(f".{folder.name}.{purpose}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def _write(folder: Path, source: Source) -> None:

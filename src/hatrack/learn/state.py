@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 PAGE = "learner.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
-OURS = re.compile(r"{0}|\.({0}|learner\.json)\.\d+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors"))
+OURS = re.compile(
+    r"{0}|\.({0}|learner\.json)\.[0-9a-f-]+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors")
+)
 SCHEMA = 1
 
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
 from typing import Self
 
@@ -136,8 +134,7 @@ def open_run(path: Path) -> Folder:
     require(path)
     folder = Folder(path, lock(path))
     for file in (folder.spec, folder.masks, folder.result, folder.report):
-        for leftover in path.glob(f".{file.name}.*"):
-            leftover.unlink()  # a killed process was writing it
+        atomic.clear(file)
     return folder
 
 
@@ -174,10 +171,7 @@ def _make(path: Path, spec: str, above: Iterable[Path]) -> Folder:
     if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise FileExistsError(path)
     stood = path.is_dir()
-    draft = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
-    with ExitStack() as undo:
-        draft.mkdir()
-        undo.callback(shutil.rmtree, draft, ignore_errors=True)
+    with atomic.draft(path, folder=True) as (draft, _), ExitStack() as undo:
         held = lock(draft)
         undo.callback(os.close, held)
         atomic.write(draft / "spec.toml", spec)

@@ -56,6 +56,8 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         notice(str(error))
         return Finding(run, alone)  # not what earlier references gave
     if whole["metrics"] != result["metrics"] and own in run.path.parents:
+        # Of the old figures; gone first, so that a process killed in between leaves none that nobody would write again.
+        (run.path / "report.html").unlink(missing_ok=True)
         try:
             store(run.path, whole)  # a reference is shared with other studies, and stays as it is
             write_report(run.path)

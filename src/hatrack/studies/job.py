@@ -38,8 +38,8 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether the run is finished."""
-        return (self.path / "result.json").exists()
+        """Whether the run is finished, its report included: a process killed before that left only the result."""
+        return all((self.path / name).exists() for name in ("result.json", "report.html"))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from hatrack.errors import HatrackError
 
 def mend(journal: Path) -> None:
     """Take away what a process killed in the middle of a write leaves behind; refuse what none can have written."""
-    Path(f"{journal}.lock").unlink(missing_ok=True)  # Optuna would wait for it, without end if the path is relative
+    # Optuna would wait for a lock, without end if the path is relative; one that it was giving up has a longer name.
+    for left in journal.parent.glob(f"{journal.name}.lock*"):
+        left.unlink()
     if not journal.exists():
         return
     content = journal.read_bytes()

@@ -38,7 +38,12 @@ class Ray:
         if started:
             _require_answer(self._address)
             size = {} if self._address else {"num_cpus": self._workers, "include_dashboard": False}
-            ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
+            try:
+                ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **size)
+            except Exception as error:  # a bare one too: "The current node timed out during startup"
+                ray.shutdown()
+                reason = str(error).strip().partition("\n")[0]
+                raise HatrackError(f"Ray did not start ({reason}); the same command tries it again.") from error
         try:
             share = 1 / TOGETHER_ON_A_GPU if jobs[0].spec.device.startswith("cuda") else 0
             remote = ray.remote(num_cpus=1, num_gpus=share, max_retries=ATTEMPTS - 1)(_carry_out)

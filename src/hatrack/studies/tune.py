@@ -32,6 +32,8 @@ from hatrack.studies.space import space, suggest, within
 
 WARM_UP = 5
 """Trials that must be over before any is given up."""
+FAILED = "failed"
+"""Under this a trial that failed says why; one that was stopped, which Optuna calls failed too, says nothing."""
 
 
 class Teller(Protocol):
@@ -135,25 +137,35 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
         direction="maximize",
         load_if_exists=True,
     )
-    # A search that goes on must not draw again what it drew first.
-    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), constant_liar=True)
     states = optuna.trial.TrialState
     if not study.trials and all(map(within, explored.values())):
         study.enqueue_trial({name: h.default for name, h in explored.items()})
     for stale in study.get_trials(states=(states.RUNNING,)):
+        queued = [_fixed(trial) for trial in study.get_trials(deepcopy=False, states=(states.WAITING,))]
+        chosen = _fixed(stale)
+        # Queued first: a process killed between the two would lose it else, and here finds it twice.
+        if set(chosen) == set(explored) and chosen not in queued:
+            study.enqueue_trial(chosen)
         study.tell(stale.number, state=states.FAIL)
-        if set(stale.params) == set(explored):
-            study.enqueue_trial(stale.params)
     return study
 
 
+def _fixed(trial: Any) -> Any:
+    """Return the settings of a trial: those it was queued with, of which it may not have asked for all yet."""
+    return trial.system_attrs.get("fixed_params", trial.params)
+
+
 def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, teller: Teller) -> None:
-    states = import_module("optuna").trial.TrialState
+    optuna = _optuna()
+    states = optuna.trial.TrialState
     over = (states.COMPLETE, states.PRUNED)
     asked: dict[int, Any] = {}
 
     def drawn() -> Iterator[Trial]:
         while _count(study, over) + len(asked) < search.trials:
+            # By what was tried, not by what was stopped: so a search that goes on draws what it would have drawn.
+            tried = [t for t in study.get_trials(deepcopy=False) if t.state in over or FAILED in t.user_attrs]
+            study.sampler = optuna.samplers.TPESampler(seed=len(tried) + len(asked), constant_liar=True)
             trial = study.ask()
             chosen = {name: suggest(trial, h) for name, h in explored.items()}
             asked[trial.number] = trial
@@ -175,6 +187,7 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
         trial = asked.pop(number)
         if done.reason is not None:
             failures += 1
+            trial.set_user_attr(FAILED, done.reason)
             study.tell(trial, state=states.FAIL)
             teller.failed(number, done.reason)
             _give_up_if_nothing_works(failures, study, over, done)
