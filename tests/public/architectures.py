@@ -1,8 +1,8 @@
 """What a row of the tables is: a network of a package, small, with weights such that its answers say something.
 
 A network is built as its package builds it. What the initialiser leaves at one number (norms at 1, the last layer of a
-branch at 0) is moved away from it, and weights too small for their width (0.02, meant for a thousand units) are raised
-to one over the root of what they add up, or to 1 where they are a norm's: or half of the network, or its input, would have no part in the answers.
+branch at 0) is moved away from it; weights too small for their width (0.02, meant for a thousand units) are raised to
+one over the root of what they add up, a norm's to 1. Else half of a network, or its input, has no part in the answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+
 from zoo import Kept
+
+# Packages import torchvision, of which the compiled operators do not load beside this torch; all its import asks is
+# that these two be declared. Nothing here calls them.
+for _operator in ("nms", "qnms"):
+    torch.library.define(f"torchvision::{_operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 @dataclass(frozen=True)

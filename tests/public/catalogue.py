@@ -19,10 +19,9 @@ NETS: dict[str, Public] = {
 }
 
 
-def prepare() -> None:
-    """Import the packages, once for all networks."""
-    from . import torchvision_operators  # noqa: F401  timm and others import torchvision
-
-    for package in PACKAGES.keys() - {"by-hand"}:
-        import_module(package.replace("-", "_"))
-    import_module("transformers").logging.set_verbosity_error()
+def prepare(*packages: str) -> None:
+    """Import packages, by default all, once for all their networks."""
+    for package in packages or PACKAGES.keys() - {"by-hand"}:
+        module = import_module(package.replace("-", "_"))
+        if package == "transformers":
+            module.logging.set_verbosity_error()

@@ -14,13 +14,10 @@ from .architectures import Public, Row
 
 
 def _family(name: str) -> Any:
-    from . import torchvision_operators  # noqa: F401  timm imports torchvision
-
     return import_module(f"timm.models.{name}")
 
 
 def _created(name: str, options: dict[str, Any]) -> nn.Module:
-    from . import torchvision_operators  # noqa: F401
     import timm
 
     net: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
@@ -97,6 +94,12 @@ def _mix(name: str, mlp_ratio: Any = (0.5, 4.0), **options: str) -> Row:
 
 
 VGG: list[Any] = [8, "M", 12, "M", 16, 16, "M", 24, 24, "M", 32, 32, "M"]
+FLOW = [
+    {"in_chs": 64, "out_chs": 16, "stride": 2},
+    {"in_chs": 16, "out_chs": 16, "stride": 1},
+    {"in_chs": 16, "out_chs": (16, 24, 24), "stride": 2},
+    {"in_chs": 24, "out_chs": (24, 32, 32), "no_skip": True, "stride": 1},
+]
 FOUR: dict[str, Any] = {"layers": (1, 1, 1, 1), "channels": (12, 16, 24, 32)}
 PAIRS: dict[str, Any] = {"layers": (2, 1, 1, 1), "channels": (32, 32, 64, 64)}
 STAGES: dict[str, Any] = {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}
@@ -172,12 +175,16 @@ NETS: dict[str, Public] = dict([
     _of("vgg11_bn", "vgg", "VGG", lambda m: {"cfg": VGG, "mlp_ratio": 0.01, "norm_layer": nn.BatchNorm2d}),
     _timm("inception_v3", 96),
     _timm("inception_next_atto", depths=(1, 1, 1, 1)),
-    _timm("legacy_xception"),
+    _timm("xception41", block_cfg=FLOW, norm_layer=nn.BatchNorm2d),
+    _timm("xception41p", block_cfg=FLOW, norm_layer=nn.BatchNorm2d),
     _timm("nasnetalarge", stem_size=16, num_features=288, channel_multiplier=2),
     _cfg("hrnet", "HighResolutionNet", "hrnet_w18_small"),
-    _cfg("vovnet", "VovNet", "vovnet39a", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8), stage_out_chs=(16, 24, 32, 40)),
-    _cfg("vovnet", "VovNet", "ese_vovnet39b", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8), stage_out_chs=(16, 24, 32, 40)),
-    _cfg("vovnet", "VovNet", "ese_vovnet19b_slim_dw", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8), stage_out_chs=(16, 24, 32, 40)),
+    _cfg("vovnet", "VovNet", "vovnet39a", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8), stage_out_chs=(16, 24, 32,
+          40)),
+    _cfg("vovnet", "VovNet", "ese_vovnet39b", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8), stage_out_chs=(16, 24,
+          32, 40)),
+    _cfg("vovnet", "VovNet", "ese_vovnet19b_slim_dw", stem_chs=(8, 8, 12), stage_conv_chs=(8, 8, 8, 8),
+          stage_out_chs=(16, 24, 32, 40)),
     _timm("hgnetv2_b0"),
     _timm("cs3darknet_s"),
     _timm("cs3darknet_focus_s"),
@@ -246,7 +253,8 @@ NETS: dict[str, Public] = dict([
     _timm("levit_128s", img_size=64, embed_dim=(32, 48, 64), depth=(1, 1, 1), num_heads=(2, 3, 4)),
     _timm("levit_conv_128s", img_size=64, embed_dim=(32, 48, 64), depth=(1, 1, 1), num_heads=(2, 3, 4)),
     _timm("efficientformer_l1", 224, depths=(1, 1, 1, 2), embed_dims=(8, 16, 24, 32)),
-    _timm("efficientformerv2_s0", 64, img_size=64, depths=(1, 1, 2, 2), embed_dims=(8, 16, 24, 32), mlp_ratios=(4, 4, (4, 3), (4, 3))),
+    _timm("efficientformerv2_s0", 64, img_size=64, depths=(1, 1, 2, 2), embed_dims=(8, 16, 24, 32), mlp_ratios=(4, 4,
+          (4, 3), (4, 3))),
     _timm("efficientvit_b0"),
     _timm("efficientvit_m0"),
     _timm("efficientvim_m1", embed_dim=(16, 24, 32), depths=(1, 1, 1), state_dim=(9, 9, 9)),
@@ -257,7 +265,8 @@ NETS: dict[str, Public] = dict([
     _timm("visformer_tiny", img_size=64, init_channels=8, embed_dim=32, depth=(1, 1, 1), num_heads=4, group=4),
     _timm("tiny_vit_5m_224", embed_dims=(16, 32, 32, 64), depths=(1, 1, 2, 1), num_heads=(1, 2, 2, 4)),
     _meta("poolformer_s12", token_mixers=["Pooling"] * 4, mlp_act=nn.GELU, mlp_bias=True, downsample_norm=None,
-          norm_layers=["GroupNorm1"] * 4, layer_scale_init_values=(0.5,) * 4, res_scale_init_values=(None,) * 4, use_mlp_head=False),
+          norm_layers=["GroupNorm1"] * 4, layer_scale_init_values=(0.5,) * 4, res_scale_init_values=(None,) * 4,
+          use_mlp_head=False),
     _meta("poolformerv2_s12", token_mixers=["Pooling"] * 4, norm_layers=["GroupNorm1NoBias"] * 4, use_mlp_head=False),
     _meta("convformer_s18", token_mixers=["SepConv"] * 4, norm_layers=["LayerNorm2dNoBias"] * 4),
     _meta("caformer_s18", dims=(16, 32, 64, 64), token_mixers=["SepConv", "SepConv", "Attention", "Attention"],
@@ -302,9 +311,12 @@ NETS: dict[str, Public] = dict([
     # ---- vision transformers, in stages or with tokens of several kinds
     _vit("cait_xxs24_224"),
     _vit("xcit_nano_12_p16_224", 64, patch_size=16, num_heads=3),
-    _timm("crossvit_tiny_240", 48, img_size=48, img_scale=(1.0, 2 / 3), embed_dim=(16, 24), depth=((1, 2, 0), (1, 2, 0)), num_heads=(2, 2), patch_size=(12, 16)),
-    _timm("tnt_s_patch16_224", 32, img_size=32, patch_size=16, embed_dim=24, inner_dim=8, depth=2, num_heads_outer=3, num_heads_inner=2),
-    _timm("tnt_s_legacy_patch16_224", 32, img_size=32, patch_size=16, embed_dim=24, inner_dim=8, depth=2, num_heads_outer=3, num_heads_inner=2),
+    _timm("crossvit_tiny_240", 48, img_size=48, img_scale=(1.0, 2 / 3), embed_dim=(16, 24), depth=((1, 2, 0), (1, 2,
+          0)), num_heads=(2, 2), patch_size=(12, 16)),
+    _timm("tnt_s_patch16_224", 32, img_size=32, patch_size=16, embed_dim=24, inner_dim=8, depth=2, num_heads_outer=3,
+          num_heads_inner=2),
+    _timm("tnt_s_legacy_patch16_224", 32, img_size=32, patch_size=16, embed_dim=24, inner_dim=8, depth=2,
+          num_heads_outer=3, num_heads_inner=2),
     _timm("pit_ti_224", img_size=64, depth=(1, 1, 1), base_dims=(8, 8, 8), heads=(2, 4, 8)),
     _timm("pit_ti_distilled_224", img_size=64, depth=(1, 1, 1), base_dims=(8, 8, 8), heads=(2, 4, 8)),
     _of("volo_d1", "volo", "VOLO", lambda m: {
@@ -317,10 +329,13 @@ NETS: dict[str, Public] = dict([
     _timm("twins_svt_small", img_size=64, **{**HEADS, "depths": (2, 1, 2, 1)}),
     _timm("pvt_v2_b0", **HEADS),
     _timm("pvt_v2_b2_li", **HEADS),
-    _cfg("mvitv2", "MultiScaleVit", "mvitv2_tiny", kept={"img_size": 64}, depths=(1, 1, 1, 1), embed_dim=(16, 32, 64, 128)),
-    _cfg("mvitv2", "MultiScaleVit", "mvitv2_small_cls", kept={"img_size": 64}, depths=(1, 1, 1, 1), embed_dim=(16, 32, 64, 128)),
+    _cfg("mvitv2", "MultiScaleVit", "mvitv2_tiny", kept={"img_size": 64}, depths=(1, 1, 1, 1), embed_dim=(16, 32, 64,
+          128)),
+    _cfg("mvitv2", "MultiScaleVit", "mvitv2_small_cls", kept={"img_size": 64}, depths=(1, 1, 1, 1), embed_dim=(16, 32,
+          64, 128)),
     _timm("hiera_tiny_224", img_size=64, embed_dim=16, stages=(1, 1, 1, 1)),
-    _timm("hieradet_small", 128, embed_dim=16, num_heads=1, stages=(1, 1, 2, 1), global_att_blocks=(3,), window_spec=(8, 4, 4, 2)),
+    _timm("hieradet_small", 128, embed_dim=16, num_heads=1, stages=(1, 1, 2, 1), global_att_blocks=(3,),
+          window_spec=(8, 4, 4, 2)),
     _timm("davit_tiny", depths=(1, 1, 1, 1), embed_dims=(16, 32, 48, 64), num_heads=(1, 2, 3, 4)),
     _of("focalnet_tiny_srf", "focalnet", "FocalNet", lambda m: {"depths": (1, 1, 1, 1), "embed_dim": 16}),
     _timm("gcvit_xxtiny", img_size=64, embed_dim=16),

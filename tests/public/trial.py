@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from zoo import Kept, Lively, alive, tasks
 
 from hatrack import HatrackError, Learner, explain
 from hatrack.data.feed import Feed
@@ -22,6 +21,7 @@ from hatrack.errors import HatrackWarning
 from hatrack.learn.capacity import CapacityWarning
 from hatrack.learn.proof import same_bits
 from hatrack.masks.explain import Explanation
+from zoo import Kept, Lively, alive, tasks
 
 SAMPLES = 16
 BATCH = 8
@@ -64,7 +64,7 @@ class Outcome:
     used: float = 0.0  # share that the first task uses
     moved: float = 0.0  # share that the second task moved
     closed: float = 0.0  # share of the units that the first task closed
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor time
     frozen_by: dict[str, str] = field(default_factory=dict)  # parameter → how much of it is frozen, and why
     notes: list[str] = field(default_factory=list)
     traceback: str = ""
@@ -73,7 +73,7 @@ class Outcome:
 def trial(name: str, kept: Kept) -> Outcome:
     """Put one network through and say what became of it."""
     found = Outcome(name)
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         with warnings.catch_warnings():
             for expected in (HatrackWarning, CapacityWarning):  # they are in the notes
@@ -84,7 +84,7 @@ def trial(name: str, kept: Kept) -> Outcome:
     except Exception as error:  # a crash is an outcome, too
         found.outcome, found.traceback = CRASHED, traceback.format_exc()
         found.line = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    found.seconds = round(time.perf_counter() - began, 1)
+    found.seconds = round(time.process_time() - began, 1)
     return found
 
 
@@ -104,7 +104,7 @@ def _put_through(kept: Kept, found: Outcome) -> None:
     found.moved = moved / max(1, sum(before[name].numel() for name in shared))
     if not alive(learner) or not bool(torch.isfinite(answers).all()):
         found.outcome, found.line = VOID, "its answers do not depend on the input, or are not finite"
-    elif 0 < found.units and found.closed < LIVELY:
+    elif found.units > 0 and found.closed < LIVELY:
         found.outcome, found.line = VOID, f"only {found.closed:.0%} of its units were closed in the first task"
     verdict = learner.verify()
     if not verdict.ok or _changed(answers, learner.predict(x, 0)):

@@ -54,7 +54,9 @@ def _pictures(options: dict[str, Any], around: dict[str, Any]) -> nn.Module:
     return net
 
 
-def _net(stack: str, label: str = "plain", around: dict[str, Any] | None = None, logits: bool = False, **options: Any) -> Row:
+def _net(
+    stack: str, label: str = "plain", around: dict[str, Any] | None = None, logits: bool = False, **options: Any
+) -> Row:
     make = partial(_words, stack, options, around or {}, logits)
     return f"{stack} {label}", Public(make, (LENGTH,), tokens=WORDS)
 
@@ -106,7 +108,8 @@ NETS: dict[str, Public] = dict([
     _net("Decoder", "selective", attn_selective=True),
     _net("Encoder", "flash", attn_flash=True),
     _net("Encoder", "value rmsnorm", attn_value_rmsnorm=True),
-    _net("Encoder", "latent values", attn_use_latent_kv=True, attn_dim_latent_kv=8, attn_use_latent_q=True, attn_dim_latent_q=8),
+    _net("Encoder", "latent values", attn_use_latent_kv=True, attn_dim_latent_kv=8, attn_use_latent_q=True,
+          attn_dim_latent_q=8),
     _net("Encoder", "laser", attn_laser=True),
     _net("Encoder", "learned value residual", add_value_residual=True),
     _net("Encoder", "orthogonal projections", attn_orthog_projected_values=True),
@@ -127,7 +130,8 @@ NETS: dict[str, Public] = dict([
     _net("Decoder", "narrow words", around={"emb_dim": 12}),
     _net("Encoder", "mixture of softmaxes", logits=True, around={"mixture_of_softmax": True}),
     ("ContinuousTransformerWrapper", Public(partial(_series, {}), (LENGTH, 6))),
-    ("ContinuousTransformerWrapper rotary, glu, rmsnorm", Public(partial(_series, {"rotary_pos_emb": True, "ff_glu": True, "use_rmsnorm": True}), (LENGTH, 6))),
+    ("ContinuousTransformerWrapper rotary, glu, rmsnorm", Public(partial(_series, {"rotary_pos_emb": True,
+          "ff_glu": True, "use_rmsnorm": True}), (LENGTH, 6))),
     ("ViTransformerWrapper", Public(partial(_pictures, {}, {}), (3, 32, 32))),
     ("ViTransformerWrapper register tokens", Public(partial(_pictures, {}, {"num_register_tokens": 3}), (3, 32, 32))),
 ])  # fmt: skip
