@@ -32,6 +32,8 @@ def main() -> int:
         print(outcome.traceback, page.line(outcome), *outcome.notes, sep="\n")
         return int(page.unexpected(outcome))
     names = [n for n in NETS if not given.names or any(part in n for part in given.names)]
+    if not names:
+        parser.error(f"no network's name has {' or '.join(given.names)} in it; --list prints all")
     if given.list:
         print(*names, sep="\n")
         return 0

@@ -56,8 +56,8 @@ def markdown(outcomes: Sequence[Outcome], made: str) -> str:
         "Each network is explained, and learns two tasks of random samples with HAT, AdamW and weight decay, a third "
         "of its units closed, others in each task. The first task's logits are compared bit by bit; then noise of "
         f"standard deviation {NOISE:g} goes into every entry that the first task does not use, the second task's own "
-        "and its head among them; and the logits are compared again. Networks are narrow and shallow, but whole in structure, "
-        "with random weights.",
+        "and its head among them; and the logits are compared again. Networks are narrow and shallow, but whole in "
+        "structure, with random weights.",
         "",
         f"{_counts(outcomes)}. Of those that went through, {free} have nothing frozen, {little} a tenth at most, "
         f"{len(through) - free - little} more.",

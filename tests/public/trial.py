@@ -21,7 +21,7 @@ from hatrack.errors import HatrackWarning
 from hatrack.learn.capacity import CapacityWarning
 from hatrack.learn.proof import same_bits
 from hatrack.masks.explain import Explanation
-from zoo import Kept, Lively, alive, tasks
+from zoo import Kept, Lively, tasks
 
 SAMPLES = 16
 BATCH = 8
@@ -102,10 +102,12 @@ def _put_through(kept: Kept, found: Outcome) -> None:
     shared = before.keys() - learner.model.private[0].keys()
     moved = sum(int((after[name] != before[name]).sum()) for name in shared)
     found.moved = moved / max(1, sum(before[name].numel() for name in shared))
-    if not alive(learner) or not bool(torch.isfinite(answers).all()):
+    if not bool(torch.isfinite(answers).all()) or float(answers.std(0).min()) == 0:
         found.outcome, found.line = VOID, "its answers do not depend on the input, or are not finite"
     elif found.units > 0 and found.closed < LIVELY:
         found.outcome, found.line = VOID, f"only {found.closed:.0%} of its units were closed in the first task"
+    elif found.moved == 0 and found.frozen < 1:
+        found.outcome, found.line = VOID, "nothing moved while the second task was learned"
     verdict = learner.verify()
     if not verdict.ok or _changed(answers, learner.predict(x, 0)):
         moves = {name: (p, before[name], p.detach().clone()) for name, p in after.items()}
@@ -132,14 +134,14 @@ def _describe(page: Explanation, found: Outcome) -> None:
 
 
 def _look_at_masks(learner: Learner, found: Outcome) -> None:
-    units, use = learner.model.units, _use(learner)
-    entries = max(1, sum(amount.numel() for amount in use.values()))
+    units, use, own = learner.model.units, _use(learner), learner.model.private[0]
+    entries = sum(p.numel() for name, p in learner.model.net.named_parameters() if name not in own)
     always = units.used(torch.zeros(units.size))
     found.frozen = sum(int((always[name] > 0).sum()) for name in use) / entries
     found.used = sum(int((amount > 0).sum()) for amount in use.values()) / entries
     gates = learner.method.unit_gates(0)
     assert gates is not None
-    found.closed = float((gates == 0).float().mean())
+    found.closed = float((gates == 0).sum() / max(1, len(gates)))
 
 
 def _use(learner: Learner) -> dict[str, Tensor]:
