@@ -224,7 +224,6 @@ NETS: dict[str, Public] = dict([
     _timm("lowformer_b0"),
     _timm("iformer_t"),
     _timm("cpubone_nano"),
-    _timm("csatv2", dims=(16, 24, 32, 48)),
     # ---- designed spaces, large kernels
     _cfg("regnet", "RegNet", "regnetx_002", depth=6, w0=16, group_size=8, stem_width=16),
     _cfg("regnet", "RegNet", "regnety_002", depth=6, w0=16, group_size=8, stem_width=16),
