@@ -31,7 +31,9 @@ class Public(Kept):
         net = self.make()
         with torch.no_grad():
             for name, p in net.named_parameters():
-                if p.numel() and bool((p == p.flatten()[0]).all()):
+                if p.numel() == 0:
+                    continue
+                if bool((p == p.flatten()[0]).all()):
                     p.add_(0.1 * torch.randn_like(p))
                 elif p.ndim > 1:
                     p.mul_((p[0].numel() ** -0.5 / p.std()).clamp(min=1))
