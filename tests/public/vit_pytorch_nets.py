@@ -35,10 +35,16 @@ def _made(module: str, cls: str, options: dict[str, Any], first: bool) -> nn.Mod
 
 
 def _net(
-    module: str, cls: str, label: str = "", shape: tuple[int, ...] = (3, 32, 32), first: bool = False, **options: Any
+    module: str,
+    cls: str,
+    label: str = "",
+    shape: tuple[int, ...] = (3, 32, 32),
+    first: bool = False,
+    refused: str = "",
+    **options: Any,
 ) -> Row:
     name = f"{module}.{cls}{f' {label}' if label else ''}"
-    return name, Public(partial(_made, module, cls, options, first), shape)
+    return name, Public(partial(_made, module, cls, options, first), shape, refused=refused)
 
 
 def _vit(module: str, cls: str = "ViT", label: str = "", first: bool = False, **options: Any) -> Row:
@@ -92,7 +98,7 @@ NETS: dict[str, Public] = dict([
     _vit("cait", "CaiT", cls_depth=1),
     _vit("xcit", "XCiT", cls_depth=1),
     _vit("rvt", "RvT"),
-    _vit("ats_vit", max_tokens_per_depth=(12, 8)),
+    _vit("ats_vit", refused="it asks the data how many tokens to keep", max_tokens_per_depth=(12, 8)),
     _vit("normalized_vit", "nViT"),
     _vit("jumbo_vit", "JumboViT", jumbo_cls_k=2),
     _vit("jet_vit", "JetViT"),
