@@ -24,7 +24,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks import ops
 from hatrack.modes import evaluating, untouched
 
-REMEDY = "or choose a method that needs no unit map (pmask, for example)"
+REMEDY = "choose a method that needs no unit map (pmask, for example)"
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,34 @@ class Graph:
 
 def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
-    with evaluating(net), untouched(net), torch.no_grad(), _quiet():
-        _require_features(net, batch)  # for real, so that what forward() makes at its first call is there
+    with evaluating(net), torch.no_grad(), _quiet():
+        with untouched(net):
+            _require_features(net, batch)
         try:
-            program = torch.export.export(net, (batch,), strict=False)
-            if any(_writes_unseen(node) for node in program.graph.nodes):
-                program = program.run_decompositions({})
+            try:
+                program = _exported(net, batch, called=False)
+            except Exception:  # what forward() makes at its first call cannot be traced, but it can be there already
+                program = _exported(net, batch, called=True)
         except Exception as error:
-            branches = "data-dependent" in _first_line(error)
-            reason = "a Python branch depends on the data" if branches else _first_line(error)
-            way_out = "write its forward without Python branches on the data, " if branches else ""
-            raise HatrackError(
-                f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}."
-            ) from error
+            raise untraceable(net, error) from error
         return _graph(net, program)
+
+
+def _exported(net: nn.Module, batch: Tensor, called: bool) -> torch.export.ExportedProgram:
+    with untouched(net):
+        if called:
+            net(batch)
+        program = torch.export.export(net, (batch,), strict=False)
+        hidden = any(_writes_unseen(node) for node in program.graph.nodes)
+        return program.run_decompositions({}) if hidden else program
+
+
+def untraceable(net: nn.Module, error: Exception) -> HatrackError:
+    """Say in one line where and why a network cannot be traced."""
+    branches = "data-dependent" in _first_line(error)
+    reason = "a Python branch depends on the data" if branches else _first_line(error)
+    way_out = "write its forward without Python branches on the data, or " if branches else ""
+    return HatrackError(f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}.")
 
 
 def _require_features(net: nn.Module, batch: Tensor) -> None:
@@ -91,7 +105,7 @@ def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
         if node.op == "get_attr":
             raise HatrackError(
                 f"{path_of(node) or type(net).__name__} uses a control-flow operator or a no_grad/autocast block that "
-                f"the unit map cannot look into; take it out of forward, {REMEDY}."
+                f"the unit map cannot look into; take it out of forward, or {REMEDY}."
             )
         if node.op != "placeholder":
             continue
