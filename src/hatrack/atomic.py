@@ -29,8 +29,9 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.filename is not None and not DRAFT.fullmatch(Path(os.fsdecode(error.filename)).name)
-        if error.errno is None or named:
+        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+        other = named not in (None, path.parent) and not DRAFT.fullmatch(named.name)
+        if error.errno is None or other or error.strerror != os.strerror(error.errno):
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 

@@ -154,7 +154,9 @@ def test_a_checkpoint_does_not_make_the_runs_folder_again(monkeypatch: pytest.Mo
     class Some:
         device = torch.device("cpu")
 
-    monkeypatch.setattr(writer, "snapshot", lambda learner, folder: lambda: folder.mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(
+        writer, "snapshot", lambda learner, folder, run: lambda: folder.mkdir(parents=True, exist_ok=True)
+    )
     with pytest.raises(FileNotFoundError), writer.Writer(Some(), tmp_path / "a" / "checkpoint", lambda: None) as made:  # type: ignore[arg-type]
         made.save()
     assert not (tmp_path / "a").exists()

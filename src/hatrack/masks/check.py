@@ -118,7 +118,7 @@ class _Trial:
     def _moved(self, p: Tensor) -> Tensor:
         """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""
         if p.numel() == 0 or bool((p != p.flatten()[0]).any()):
-            return p
+            return p.clone()
         step = MOVE * self._normal(p)
         return torch.where(p == 0, step, p * (1 + step.abs()))
 

@@ -79,7 +79,8 @@ class Model:
         """Whether forward() keeps things in the network from one call to the next, in evaluation mode."""
         if self.example is None:
             return False
-        with evaluating(self.net), torch.no_grad(), untouched(self.net) as stored:
+        copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        with evaluating(self.net), torch.no_grad(), self._places.holding(copies), untouched(self.net) as stored:
             self.net(self.example)
         return bool(stored)
 
@@ -163,8 +164,10 @@ class Model:
     @torch.no_grad()
     def try_out(self, x: Tensor) -> None:
         """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
-        with evaluating(self.net), self.precision.products(), self.precision.casts(), untouched(self.net):
-            self.net(x)
+        copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        with evaluating(self.net), self.precision.products(), self.precision.casts(), self._places.holding(copies):
+            with untouched(self.net):
+                self.net(x)
 
     def trains_on_one(self) -> bool:
         """Whether one sample is enough for a step; a batch norm in training mode needs two values a channel."""
