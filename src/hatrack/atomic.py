@@ -30,8 +30,10 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         named = None if error.filename is None else Path(os.fsdecode(error.filename))
-        other = named not in (None, path.parent) and not DRAFT.fullmatch(named.name)
-        if error.errno is None or other or error.strerror != os.strerror(error.errno):
+        if error.errno is None:
+            raise
+        places = (None, path.parent) if error.strerror == os.strerror(error.errno) else (None,)
+        if named not in places and not DRAFT.fullmatch(named.name):
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 

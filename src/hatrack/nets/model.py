@@ -165,9 +165,9 @@ class Model:
     def try_out(self, x: Tensor) -> None:
         """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        with evaluating(self.net), self.precision.products(), self.precision.casts(), self._places.holding(copies):
-            with untouched(self.net):
-                self.net(x)
+        products, casts = self.precision.products(), self.precision.casts()
+        with evaluating(self.net), products, casts, self._places.holding(copies), untouched(self.net):
+            self.net(x)
 
     def trains_on_one(self) -> bool:
         """Whether one sample is enough for a step; a batch norm in training mode needs two values a channel."""
