@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import hatrack
 from hatrack import Learner
 from hatrack.errors import HatrackError
 from hatrack.masks import trace
@@ -192,3 +194,23 @@ def test_a_network_that_draws_random_numbers_in_evaluation_is_refused() -> None:
 
     with pytest.raises(HatrackError, match=r"Noisy gives two answers to one input in evaluation mode"):
         derive(Noisy(4, 5), torch.randn(1, 4))
+
+
+@pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
+def test_what_was_found_once_holds_for_a_loaded_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = ZOO["mlp-tanh"]
+    with monkeypatch.context() as wrong:
+        for name in operators(RULES["linear"]):
+            wrong.setitem(RULES, name, blind)
+        learner = Learner(kept.build(), Lively(), epochs=1, batch_size=8)
+        learner.learn(tasks(kept, count=1)[0])
+    learner.save(tmp_path)
+    found = learner.model.units.corrected
+    assert found
+    loaded = hatrack.load(tmp_path, kept.build())  # its own map is right, and needs no correction
+    assert set(found) <= set(loaded.model.units.corrected)
+    assert all(
+        bool((u == 1).all())
+        for n, u in loaded.model.units.used(torch.zeros(loaded.model.units.size)).items()
+        if n in found
+    )

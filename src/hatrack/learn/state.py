@@ -96,6 +96,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
         "keeps_samples": learner.method.keeps_samples,
         "optimizer": learner.trained_with,
+        "corrected": learner.model.corrections(),
         **({"run": dict(run)} if run else {}),
     }
 
@@ -337,6 +338,7 @@ def _built(
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     learner.trained_with = page.get("optimizer")
+    model.corrected = list(page.get("corrected", []))
     if going_on:  # version 0.1 did not save the network of before the task in progress
         _fill(model.tensors(), _under(files.get("before", live), "net/"), "the network")
         model.example = _example(learner, done) if finished else None

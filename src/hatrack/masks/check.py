@@ -12,7 +12,7 @@ constant are moved away from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -34,14 +34,16 @@ def check(net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
     """Check `units` on `net` with several inputs; parameters that it is wrong about are put down as always used."""
     with evaluating(net), torch.no_grad():
         trial = _Trial(net, units, inputs)
-        _correct(units, trial.with_gradient(DIFFERENTIATED))
+        correct(units, trial.with_gradient(DIFFERENTIATED))
         for share in NOISY:
-            _correct(units, trial.changed_by_noise(share))
+            correct(units, trial.changed_by_noise(share))
     units.checked = True
 
 
-def _correct(units: UnitMap, wrong: Sequence[str]) -> None:
+def correct(units: UnitMap, wrong: Iterable[str]) -> None:
+    """Count parameters that the map is wrong about as used by every task."""
     for name in wrong:
+        units.corrected.append(name)
         units.uses[name] = [Use((torch.full((1,), ON),))]
         units.notes.append(Note(name, WHY))
 

@@ -78,6 +78,7 @@ class UnitMap:
     order: list[str] = field(default_factory=list)  # parameters in the order the forward pass meets them
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
     notes: list[Note] = field(default_factory=list)
+    corrected: list[str] = field(default_factory=list)  # parameters that it was wrong about
     checked: bool = False  # whether it was tried on the network itself (see check.py)
 
     def used(self, gates: Tensor) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from hatrack.errors import HatrackError
+from hatrack.masks.check import correct
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
@@ -45,6 +46,7 @@ class Model:
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
+        self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
         self._places = Places(self.net)
 
@@ -67,7 +69,14 @@ class Model:
         """The unit map, traced when first needed."""
         if self.example is None:
             raise HatrackError("the unit map needs one example input: learn a task first.")
-        return trace(self.net, self.example)
+        units = trace(self.net, self.example)
+        # The check sees the weights as they are: what it found when the first task began holds for good.
+        correct(units, [name for name in self.corrected if name not in units.corrected])
+        return units
+
+    def corrections(self) -> list[str]:
+        """Return the parameters that the unit map was found to be wrong about."""
+        return list(self.units.corrected) if "units" in self.__dict__ else self.corrected
 
     @cached_property
     def gating(self) -> Gating:
