@@ -220,8 +220,9 @@ class Blow:
             return {-signal.SIGKILL, -signal.SIGALRM}
         if self._signal == signal.SIGINT:
             return {-signal.SIGINT, 130}
-        # Ray has a handler of its own, which aborts.
-        return {-signal.SIGTERM, -signal.SIGABRT} if self._scenario.kind == "ray" else {-signal.SIGTERM}
+        # Ray has handlers of its own: one exits with the signal's number, one aborts.
+        rays = {int(signal.SIGTERM), -signal.SIGABRT} if self._scenario.kind == "ray" else set()
+        return {-signal.SIGTERM} | rays
 
     def steps(self, watched: Path, fired: Path) -> dict[str, str]:
         """Return what makes a process kill itself at a step, if that is what this blow is."""
