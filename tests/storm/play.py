@@ -252,8 +252,8 @@ class Blow:
     def moment(self, home: Path, before: int) -> str:
         """Name the moment of the kill by what stands there after it."""
         kind = self._scenario.kind
-        built = [file.parent.name[0] != "." for file in home.glob("cache/decoded/*/*")]
-        if kind not in ("run", "cache") or (built and not any(built)):
+        cached = [entry.name for entry in home.glob("cache/decoded/*")]
+        if kind not in ("run", "cache") or (cached and all(name.startswith(".") for name in cached)):
             return f"hatrack {kind}" if kind in ("report", "verify") else kind
         if self._step:
             return "while writing"
