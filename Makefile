@@ -1,10 +1,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PUBLIC := .venv-public
 # torch first and alone: a later package must not pull another build of it.
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
-.PHONY: run test test-slow test-storm check bench clean
+.PHONY: run test test-slow test-public test-storm check bench clean
 
 $(BIN)/hatrack: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -31,6 +32,17 @@ test-slow: $(VENV)/.dev
 test-storm: $(VENV)/.dev
 	$(BIN)/python -m tests.storm --kills 300 --seed 7 --jobs 2
 
+# Networks that nobody here wrote: their packages in an environment of their own.
+$(PUBLIC)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PUBLIC)
+	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . timm transformers vit-pytorch x-transformers
+	touch $@
+
+# `make test-public ONLY="timm/vit Llama"` tries some of them, by parts of their names, and writes no page.
+test-public: $(PUBLIC)/.ready
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(PUBLIC)/bin/python -m public $(or $(ONLY),--page docs/results/networks.md)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -40,4 +52,4 @@ bench: $(BIN)/hatrack
 	$(BIN)/hatrack bench step
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PUBLIC) .pytest_cache .mypy_cache .ruff_cache

@@ -28,10 +28,22 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         atomic.write(file, "new")
+    assert caught.value.filename == str(file)
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        atomic.write(tmp_path / "a", "x")
+    assert caught.value.filename == str(tmp_path / "a")
+    with pytest.raises(FileNotFoundError) as caught:
+        atomic.write(tmp_path / "none" / "a", "x")
+    assert caught.value.filename == str(tmp_path / "none" / "a")
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
 
 
 def test_the_content_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from hatrack import __version__
 from hatrack.cli import main
+from sealing import edited
 
 SMALL = ["--epochs", "2", "--set", "widths=[12, 8]"]
 COMMAND = [sys.executable, "-c", "import sys; from hatrack.cli import main; sys.exit(main())"]
@@ -60,11 +62,14 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "blocked",
         "facts",
         "guarantee",
+        "verified",
         "parameters",
         "seconds",
         "memory",
         "kept",
         "device",
+        "files",
+        "sha256",
     ]
     spec = tomllib.loads((finished / "spec.toml").read_text())
     assert result["spec"] == spec | {"data": None}
@@ -155,6 +160,18 @@ def test_options_and_sets_arrive() -> None:
         ("verify nowhere", "no run at 'nowhere': there is no such folder."),
         ("report nowhere", "no run at 'nowhere': there is no such folder."),
         ("resume", "Missing argument 'RUN'."),
+        (f"run --seed {'9' * 5000}", "seed must be finite, got inf."),
+        (f"run --seeds {'9' * 5000}", "--seeds takes numbers and ranges such as 0-7 or 0,3,5; got '999"),
+        ("run --seeds 0-9999999999", "--seeds takes at most 10000 seeds, got '0-9999999999'."),
+        (f"run --set widths={'[' * 5000}", "widths must be a list such as [1, 2], got '[[["),
+        ("run --set benchmark=[1]", "benchmark must be a valid string, got [1]."),
+        ("run --device privateuseone", "device 'privateuseone' cannot be used"),
+        ("run --data ~nobody-of-this-name/x", "data names the home of a user that is not known here"),
+        ("run --benchmark sequence --set file=~nobody-of-this-name/x", "file names the home of a user"),
+        ("run --benchmark sequence --set file=a\0b", "file must not hold a zero byte, got 'a\\x00b'."),
+        (f"run --out {'a/' * 1500}b", "cannot make the run folder 'a/a/"),
+        ("explain mlp --shape 999999,999999,999999", "no mlp for inputs of '999999,999999,999999': "),
+        ("explain mlp --shape 99999999999", "no mlp for inputs of '99999999999': "),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(
@@ -197,6 +214,9 @@ def test_verify_of_a_run_made_on_a_device_that_is_not_here(finished: Path, tmp_p
     text = spec.read_text()
     spec.write_text(text.replace('device = "cpu"', 'device = "cuda:9"').replace('engine = "eager"', 'engine = "graph"'))
     assert spec.read_text() != text
+    page = tmp_path / "moved" / "checkpoint" / "learner.json"
+    digest = sha256(spec.read_bytes()).hexdigest()
+    edited(page, lambda said: said["run"].update({"spec.toml": digest}))  # as if it had been written there
     assert main(["verify", str(tmp_path / "moved")]) == 0
 
 
@@ -232,6 +252,13 @@ def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], key
     lines = capsys.readouterr().out.splitlines()
     assert some <= {line.split()[0] for line in lines}
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("columns", ["1", "10", "-5", "x", "1000"])
+def test_list_on_any_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert [main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "recipes")] == [0] * 4
+    assert main(["resume", str(finished)]) == 0
 
 
 def test_list_names_every_setting_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:

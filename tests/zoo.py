@@ -557,6 +557,157 @@ class LearnedInput(nn.Module):
         return torch.logsumexp(x, (2, 3)) * self.temperature
 
 
+# ---- weights that are computed, parameters that are data
+
+
+class Standardised(nn.Conv2d):
+    """Every filter is brought to mean 0 and variance 1, by the function for batch norm, as NF nets have it."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.gain = nn.Parameter(torch.ones(self.out_channels, 1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = self.weight.reshape(1, self.out_channels, -1)
+        weight = F.batch_norm(flat, None, None, self.gain.flatten(), training=True).reshape_as(self.weight)
+        return F.conv2d(x, weight, self.bias)
+
+
+class StandardisedByHand(nn.Conv2d):
+    def forward(self, x: Tensor) -> Tensor:
+        deviation, mean = torch.std_mean(self.weight, dim=(1, 2, 3), keepdim=True)
+        spread = (self.weight - self.weight.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
+        return F.conv2d(x, (self.weight - mean) / (spread.sqrt() + deviation), self.bias)
+
+
+def computed(layer: Callable[..., nn.Module]) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(layer(3, 5, 3), nn.GELU(), layer(5, 6, 3), nn.GELU(), nn.Flatten(), nn.Linear(96, 5))
+
+
+def weight_normed() -> nn.Module:
+    norm = nn.utils.parametrizations.weight_norm
+    return nn.Sequential(
+        nn.Flatten(), norm(nn.Linear(192, 7)), nn.Tanh(), norm(nn.Linear(7, 6), dim=1), nn.Tanh(), norm(nn.Linear(6, 5))
+    )
+
+
+def spectral_normed() -> nn.Module:
+    norm = nn.utils.parametrizations.spectral_norm
+    return nn.Sequential(nn.Flatten(), norm(nn.Linear(192, 7)), nn.Tanh(), nn.Linear(7, 6))
+
+
+class LowRank(nn.Module):
+    """A weight that is not trained, plus the product of two that are."""
+
+    def __init__(self, merged: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(192, 8).requires_grad_(False)
+        self.base = nn.Linear(8, 6).requires_grad_(False)
+        self.a, self.b = weight(3, 8), weight(6, 3)
+        self.merged = merged
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.first(x.flatten(1)))
+        if self.merged:
+            return F.linear(x, self.base.weight + self.b @ self.a, self.base.bias)
+        return self.base(x) + F.linear(F.linear(x, self.a), self.b)
+
+
+class Tokens(nn.Module):
+    """A class token that is normalised by itself, latents that ask, positions that are resized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.token, self.latents = weight(1, 1, 8), weight(3, 8)
+        self.positions = weight(1, 8, 3, 3)
+        self.norm, self.latent_norm = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.query, self.key, self.value = nn.Linear(8, 6), nn.Linear(8, 6), nn.Linear(8, 6)
+        self.probe = weight(1, 1, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patches(x) + F.interpolate(self.positions, size=(2, 2), mode="bilinear")
+        x = x.flatten(2).transpose(1, 2)
+        x = torch.cat([self.norm(self.token).expand(len(x), 1, 8), x], 1)
+        latents = self.latent_norm(self.latents).expand(len(x), 3, 8)
+        y = latents + self.attend(latents, x, x, need_weights=False)[0]
+        q = self.query(self.latents)
+        y = F.scaled_dot_product_attention(q.expand(len(x), 3, 6), self.key(y), self.value(y))
+        return F.scaled_dot_product_attention(self.probe.expand(len(x), 1, 6), y, y).flatten(1)
+
+
+class Biased(nn.Module):
+    """Attention with a bias put together from parts, and learned biases on its scores: two layers share a table."""
+
+    def __init__(self, bare: bool) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.qkv = nn.ModuleList(nn.Linear(8, 24, bias=False) for _ in range(2))
+        self.q_bias, self.v_bias = weight(8), weight(8)
+        self.distances = nn.Embedding(9, 2)
+        self.out = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.bare = bare
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.embed(x), inplace=True)
+        n, t, _ = x.shape
+        places = torch.arange(t)
+        bias = self.distances((places[:, None] - places[None, :]) + 4).permute(2, 0, 1)
+        for qkv, out in zip(self.qkv, self.out, strict=True):
+            shift = torch.cat([self.q_bias, torch.zeros(8), self.v_bias])
+            q, k, v = F.linear(x, qkv.weight, shift).view(n, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
+            if self.bare:
+                y = (q @ k.transpose(-1, -2) / 2 + bias).softmax(-1) @ v
+            else:
+                y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            x = x + out(y.transpose(1, 2).reshape(n, t, 8))
+        return x.mean(1)
+
+
+class CodedBias(nn.Module):
+    """A bias on attention's scores that a small perceptron computes from distances, as Swin-V2 has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.attend = nn.Embedding(11, 8), Attention(8, 2)
+        self.code = nn.Sequential(nn.Linear(1, 5), nn.Tanh(), nn.Linear(5, 2, bias=False))
+        self.register_buffer("distances", torch.arange(5.0)[:, None, None] - torch.arange(5.0)[None, :, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        n, t, d = x.shape
+        q, k, v = self.attend.qkv(x).view(n, t, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        bias = 16 * torch.sigmoid(self.code(self.distances)).permute(2, 0, 1)
+        scores = (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-1, -2) + bias).softmax(-1)
+        return self.attend.out((scores @ v).transpose(1, 2).reshape(n, t, d)).mean(1)
+
+
+class Pooled(nn.Module):
+    """Attention pooling by einsum, with one score a position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.score, self.last = nn.Linear(8, 7), nn.Linear(7, 1), nn.Linear(7, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.first(x.flatten(1, 2)))
+        weights = self.score(x).squeeze(-1).softmax(1)
+        return self.last(torch.einsum("bn,bnd->bd", weights, x))
+
+
+class Zeroed(nn.Module):
+    """A branch scaled by 0, which hides at first what passes through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.branch, self.scale = nn.Linear(192, 7), nn.Linear(7, 7), nn.Parameter(torch.zeros(7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.first(x.flatten(1)))
+        return x + self.scale * torch.tanh(self.branch(x))
+
+
 def vit() -> nn.Module:
     return build("vit", PICTURE, patch=4, width=8, depth=2, heads=2, hidden=12)
 
@@ -565,6 +716,8 @@ def by_hand() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 8), nn.Flatten(1, 2), nn.LayerNorm(8), Attention(8, 2))
 
 
+TABLE = ("distances.weight",)
+NOT_TRAINED = ("first.weight", "first.bias", "base.weight", "base.bias")
 ZOO: dict[str, Kept] = {
     "mlp-relu": Kept(mlp(nn.ReLU), tight=0.5),
     "mlp-gelu": Kept(mlp(nn.GELU)),
@@ -618,5 +771,17 @@ ZOO: dict[str, Kept] = {
     "in-place": Kept(InPlace),
     "spectrum": Kept(Spectrum, tight=0.99, notes=("Spectrum", "scale"), frozen=("a.weight", "a.bias", "scale")),
     "frozen-stem": Kept(FrozenStem, tight=0.5),
+    "standardised": Kept(computed(Standardised)),
+    "standardised-by-hand": Kept(computed(StandardisedByHand)),
+    "weight-norm": Kept(weight_normed),
+    "spectral-norm": Kept(spectral_normed, frozen=("1.parametrizations.weight.original",)),
+    "low-rank": Kept(lambda: LowRank(False), frozen=NOT_TRAINED),
+    "low-rank-merged": Kept(lambda: LowRank(True), notes=("LowRank",), frozen=("first.weight", "first.bias", "a")),
+    "tokens": Kept(Tokens),
+    "biased": Kept(lambda: Biased(False), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),
+    "biased-bare": Kept(lambda: Biased(True), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),
+    "coded-bias": Kept(CodedBias, (5,), tokens=11, tight=0.85, notes=("CodedBias",)),
+    "pooled": Kept(Pooled, notes=("Pooled",), frozen=("score.bias",)),
+    "zeroed": Kept(Zeroed),
     "learned-input": Kept(LearnedInput, notes=("temperature",), frozen=("temperature",)),
 }  # fmt: skip

@@ -6,6 +6,7 @@ on it; so a draft without one was left by a killed process, and is removed by wh
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -18,10 +19,25 @@ from secrets import token_hex
 
 DRAFT = re.compile(r"\..+\.[0-9a-f-]+\.tmp")
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says when a disk, or one user's part of it, is full."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in what goes wrong with it: of one that it writes the system says nothing, or names the draft."""
+    try:
+        yield
+    except OSError as error:
+        named = error.filename is not None and not DRAFT.fullmatch(Path(os.fsdecode(error.filename)).name)
+        if error.errno is None or named:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
 
 def write(path: Path, content: bytes | str) -> None:
     """Replace `path` by `content`: temporary name in the same folder, flush to disk, rename."""
-    with draft(path) as (temporary, handle):
+    with naming(path), draft(path) as (temporary, handle):
         with os.fdopen(handle, "wb", closefd=False) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
@@ -97,6 +113,7 @@ def flush(folder: Path) -> None:
     """Wait until a folder's list of names is on the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming(folder):
+            os.fsync(handle)
     finally:
         os.close(handle)

@@ -14,8 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from hatrack import __version__, cli_studies, processes
-from hatrack.errors import HatrackError
+from hatrack.errors import Edited, HatrackError, Unverifiable
 from hatrack.show.notices import show_notices
+from hatrack.show.scarce import ran_out
+from hatrack.show.terminal import complain, say
 from hatrack.show.usage import UsageError, restated
 
 app = typer.Typer(
@@ -110,13 +112,16 @@ def resume(path: Run, tensorboard: Events = False) -> None:
 
 @app.command()
 def verify(path: Run) -> None:
-    """Prove that finished tasks still answer as they did, bit for bit."""
+    """Prove that finished tasks still answer as they did, bit for bit, and that no file was edited.
+
+    Exit codes: 0 unchanged, 1 changed, 2 wrong usage, 3 could not be verified.
+    """
     from hatrack.runs.verify import verify_run
 
     found = verify_run(path)
-    print(found)
+    say(str(found))
     if not found.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if found.changed else 3)
 
 
 @app.command()
@@ -134,7 +139,7 @@ def report(
 
     if against:
         complete(require(path), [require(other) for other in against])
-    print(write(require(path)))
+    say(str(write(require(path))))
 
 
 @app.command()
@@ -224,6 +229,12 @@ def _carry_out(setup: Any, folder: Any, events: bool) -> None:
             result = execute(setup, folder, with_events(listener, events))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
+    except Exception as error:
+        lacking = ran_out(error)
+        if lacking is None:
+            raise
+        line = f"{lacking}; make room, then go on with what is saved: hatrack resume {folder.path}"
+        raise typer.Exit(_complain(line, 1)) from None
     _summarise(result, folder.path)
 
 
@@ -250,7 +261,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
         except KeyboardInterrupt:
             again = " ".join(f"hatrack resume {path};" for path in paths)
             raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None
-    print(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
+    say(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
     if any(isinstance(result, Exception) for result in results):
         raise typer.Exit(1)
 
@@ -258,7 +269,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
 def _summarise(result: dict[str, Any], path: Path) -> None:
     from hatrack.show.summary import summary
 
-    print(f"\n{summary(result, path, _width())}")
+    say(f"\n{summary(result, path, _width())}")
 
 
 def _width() -> int:
@@ -298,7 +309,10 @@ def _help_without_command(context: typer.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code: 0 done, 1 failed or drifted, 2 bad input, 130 interrupted."""
+    """Run one command; return its exit code.
+
+    0 done or unchanged, 1 failed or changed, 2 wrong usage, 3 could not be verified, 130 interrupted.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
@@ -310,10 +324,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="hatrack", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except HatrackError as error:
-        return _complain(str(error), 2)
+        return _complain(str(error), 1 if isinstance(error, Edited) else 3 if isinstance(error, Unverifiable) else 2)
     except UsageError as error:
         return _complain(str(restated(error)), 2)
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        lacking = ran_out(error)
+        if lacking is not None:
+            return _complain(f"{lacking}; make room, then give the same command again; what was saved is kept.", 1)
+        if not isinstance(error, OSError):
+            raise
         where = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{where}", 1)
     finally:
@@ -327,7 +346,7 @@ def _complain(line: str, code: int) -> int:
     if code == 130 and sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal has written ^C
     if processes.speaks():
-        print(f"hatrack: {' '.join(line.split())}", file=sys.stderr)
+        complain(line)
     return code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from hatrack.errors import HatrackError
 from hatrack.processes import refuse_several
+from hatrack.show.terminal import complain, say, say_line
 
 if TYPE_CHECKING:
     from hatrack.studies.engine import Engine
@@ -70,9 +70,11 @@ def study(
         outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
-    write(outcome, folder)
-    print(f"\n{summary(outcome, folder)}")
-    if outcome.reasons:
+    try:
+        write(outcome, folder)
+    finally:  # on a full disk, what was found is said all the same
+        say(f"\n{summary(outcome, folder)}")
+    if outcome.reasons or any(finding.result is None for finding in outcome.findings):
         raise typer.Exit(1)
 
 
@@ -117,12 +119,13 @@ def tune(
         best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
-    print(f"\nbest validation accuracy {best.value:.4f} with {listed(best.settings)}")
-    print(f"to test it: hatrack study {best.file}")
+    say("")
+    say_line(f"best validation accuracy {best.value:.4f} with {listed(best.settings)}")
+    say_line(f"to test it: hatrack study {best.file}")
 
 
 def _stopped() -> int:
-    print("hatrack: stopped; the same command goes on.", file=sys.stderr)
+    complain("stopped; the same command goes on.")
     return 130
 
 

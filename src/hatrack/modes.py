@@ -1,10 +1,11 @@
-"""Training and evaluation mode of a network, borrowed and given back."""
+"""The state of a network, borrowed and given back: its mode, and what a forward pass stores in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -18,3 +19,29 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def untouched(net: nn.Module) -> Iterator[None]:
+    """Undo what forward passes store in the network: buffers, attributes, and what they keep in its dicts and lists."""
+    own = [vars(module) for module in net.modules()]
+    tables = [table for named in own for table in (named, *(held for held in named.values() if type(held) is dict))]
+    entries = [dict(table) for table in tables]
+    lists = [(held, list(held)) for named in own for held in named.values() if type(held) is list]
+    values = [(buffer, buffer.detach().clone()) for buffer in net.buffers()]
+    named = [(module, set(module._non_persistent_buffers_set)) for module in net.modules()]
+    try:
+        yield
+    finally:
+        for table, before in zip(tables, entries, strict=True):
+            for name in table.keys() - before.keys():
+                del table[name]
+            table.update({name: held for name, held in before.items() if table.get(name) is not held})
+        for held, items in lists:
+            held[:] = items
+        for module, names in named:
+            module._non_persistent_buffers_set.intersection_update(names)
+        with torch.no_grad():
+            for buffer, value in values:
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)

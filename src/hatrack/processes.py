@@ -8,8 +8,12 @@ from hatrack.errors import HatrackError
 
 
 def several() -> bool:
-    """Return whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "MASTER_ADDR" in os.environ
+    """Return whether torchrun started this process as one of several.
+
+    It says how many there are, which one this is and where they meet; a part of that is left over from something else.
+    """
+    size = _number("WORLD_SIZE")
+    return size > 1 and 0 <= _number("RANK") < size and "MASTER_ADDR" in os.environ
 
 
 def refuse_several(what: str) -> None:
@@ -20,9 +24,15 @@ def refuse_several(what: str) -> None:
 
 def speaks() -> bool:
     """Return whether this process is the one that talks to the user."""
-    return not several() or os.environ.get("RANK", "0") == "0"
+    return not several() or _number("RANK") == 0
 
 
 def place() -> int:
     """Return this process's number on its machine."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    return max(_number("LOCAL_RANK"), 0)
+
+
+def _number(name: str) -> int:
+    """Return the whole number in an environment variable, −1 where it holds none."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else -1

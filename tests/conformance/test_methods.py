@@ -244,17 +244,14 @@ def watch(method: Method) -> None:
 
 @pytest.mark.parametrize(("name", "net"), CASES)
 def test_learns_under_bf16_autocast_without_host_round_trips(name: str, net: str, tasks: list[Task]) -> None:
-    learner = new_learner(name, net, epochs=2, batch_size=80)
+    learner = new_learner(name, net, epochs=2, batch_size=80, precision="bf16")
     watch(learner.method)
     seen: list[Epoch] = []
-    # without the cache of cast weights: it lives as long as the outermost context, and steps do not empty it
-    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        for task in tasks:
-            learner.learn(task, on_epoch=seen.append)
+    for task in tasks:
+        learner.learn(task, on_epoch=seen.append)
     assert all(torch.isfinite(t).all() for t in answers(learner, tasks[0].test.first(40)).values())
     assert all(torch.isfinite(torch.tensor([e.train_loss, e.valid_loss])).all() for e in seen)
-    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        assert learner.verify().ok or not learner.method.promises(), str(learner.verify())
+    assert learner.verify().ok or not learner.method.promises(), str(learner.verify())
 
 
 @pytest.mark.parametrize(("name", "net"), sorted(REFUSES) + [(name, "branching") for name in METHODS])
@@ -282,10 +279,9 @@ def test_learns_with_an_odd_network_or_refuses_it_clearly(name: str, net: str, t
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(("name", "net"), CASES)
 def test_runs_on_a_gpu_and_loads_on_the_cpu(name: str, net: str, tasks: list[Task], tmp_path: Path) -> None:
-    learner = new_learner(name, net, epochs=4, device="cuda")
-    with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-        for task in tasks:
-            learner.learn(task)
+    learner = new_learner(name, net, epochs=4, device="cuda", precision="bf16")
+    for task in tasks:
+        learner.learn(task)
     assert learner.verify().ok or not learner.method.promises(), str(learner.verify())
     learner.save(tmp_path)
     loaded = hatrack.load(tmp_path, fresh(NETS[net][0], seed=5), device="cpu")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hatrack import HAT, Learner
+from hatrack import HAT, HatrackError, Learner
 from hatrack.learn.proof import Verification
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import ON, UnitMap
@@ -134,15 +134,25 @@ def test_a_norm_that_tasks_share(name: str, layer: str) -> None:
     assert not verdict(name, method=method).ok
 
 
-def test_no_restore_after_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lock, "after_step", lambda self: None)
+def nothing(*_: object) -> None:
+    """Protect nothing."""
+
+
+def test_no_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner refuses to finish the task; did it not, verify would find out."""
+    monkeypatch.setattr(Lock, "restore", nothing)
+    with pytest.raises(HatrackError, match="has locked entries and was replaced"):
+        verdict("mlp-tanh")
+    monkeypatch.setattr(Lock, "refuse_lost", nothing)
     found = verdict("mlp-tanh")
     assert not found.ok
     assert found.tasks[0].drifts[0].layer == "1"
 
 
-def test_no_mask_on_the_gradients_where_the_restore_relies_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mask_on_the_gradients_where_single_steps_rely_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain SGD is trusted to leave entries without gradient alone; then the gradient mask is all there is."""
+    monkeypatch.setattr(Lock, "restore", nothing)
     assert verdict("mlp-tanh", optimiser=plain).ok
-    monkeypatch.setattr(Lock, "on_gradients", lambda self: None)
+    monkeypatch.setattr(Lock, "refuse_lost", nothing)
+    monkeypatch.setattr(Lock, "on_gradients", nothing)
     assert not verdict("mlp-tanh", optimiser=plain).ok

@@ -9,6 +9,7 @@ import torch
 
 from hatrack import HAT, Learner, Task
 from hatrack.learn.capacity import CapacityWarning
+from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.nets import build
 
@@ -38,3 +39,40 @@ def test_methods_that_do_not_fill_up_say_nothing(name: str) -> None:
         warnings.simplefilter("error")
         for letter in "ab":
             learner.learn(task(letter))
+
+
+@pytest.mark.parametrize(("units", "said"), [(17, False), (20, False), (21, True)])
+def test_less_than_a_twentieth_is_little(units: int, said: bool) -> None:
+    """One unit of the layer is free, and so one in `units` of its weights."""
+    torch.manual_seed(0)
+    learner = Learner(build("mlp", (5,), widths=(units,)), HAT(), epochs=1, batch_size=8)
+    learner.learn(task("a"))
+    learner.method.masks[0] = torch.arange(units) > 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner.learn(task("b"))
+    assert [f"fc1 {1 / units:.1%}" in str(w.message) for w in caught if w.category is CapacityWarning] == [True] * said
+
+
+@pytest.mark.parametrize("name", ["hat", "pmask", "pathnet"])
+def test_a_task_in_progress_takes_room_already(name: str) -> None:
+    torch.manual_seed(0)
+    learner = Learner(build("mlp", (5,), widths=(6, 6)), METHODS[name](), epochs=3, batch_size=8)
+    seen: list[float] = []
+
+    def compare(epoch: Epoch) -> None:
+        method = learner.method
+        weights = {n: p for n, p in learner.model.parameters().items() if p.ndim > 1}
+        if name == "pmask":
+            mine = (method.embedding > 0).split([p.numel() for p in learner.model.parameters().values()])
+            taken = {n: m.view_as(p) for m, (n, p) in zip(mine, learner.model.parameters().items(), strict=True)}
+        else:
+            units = (method.embedding > 0) if name == "hat" else method.mask(method.paths[method.now])
+            first, second = units[:6], units[6:]
+            taken = {"fc1.weight": first[:, None].expand(6, 5), "fc2.weight": second[:, None] & first[None, :]}
+        expected = sum(int(taken[n].sum()) for n in weights) / sum(p.numel() for p in weights.values())
+        assert epoch.capacity == pytest.approx(expected)
+        seen.append(expected)
+
+    learner.learn(task("a"), on_epoch=compare)
+    assert min(seen) > 0

@@ -87,6 +87,24 @@ def test_every_method_can_be_traced(method: str) -> None:
 
 
 @pytest.mark.usefixtures("traced_only")
+def test_a_traced_step_follows_parameters_that_are_given_another_place() -> None:
+    """An average swapped in between two epochs, say: what was traced or recorded reads and moves the old place."""
+    learners = []
+    for engine in ("compiled", "eager"):
+        learner = Learner(mlp(), HAT(), epochs=3, batch_size=16, device="cpu", engine=engine)
+
+        def move(_: object, learner: Learner = learner) -> None:
+            for p in learner.model.net.parameters():
+                p.data = p.data * 0.5
+
+        for t in range(2):
+            learner.learn(task(t), on_epoch=move)
+        learners.append(learner)
+        assert learner.verify().ok
+    assert_same(*learners)
+
+
+@pytest.mark.usefixtures("traced_only")
 def test_running_statistics_and_dropout_are_part_of_a_traced_step() -> None:
     shape = (1, 4, 4)
     both = [taught("hat", engine, convolutions, shape) for engine in ("compiled", "eager")]

@@ -20,6 +20,7 @@ from hatrack.learn.fit import DivergenceWarning, Epoch
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
 from hatrack.nets import build
+from sealing import edited
 
 SHAPE = (1, 8, 8)
 ENTRIES = 64 * 40 + 40 + 40 * 30 + 30  # of the network below
@@ -289,10 +290,8 @@ def test_verify_finds_an_edited_checkpoint(tasks: list[Task], tmp_path: Path) ->
     assert verdict.tasks[0].drifts[0].entries == 1
     with pytest.raises(HatrackError, match="was changed after it was written"):
         hatrack.load(tmp_path, net())
-    page = json.loads((tmp_path / "learner.json").read_text())  # even one that also forges the digests
-    page["files"]["live"]["sha256"] = hashlib.sha256(live.read_bytes()).hexdigest()
-    del page["sha256"]
-    (tmp_path / "learner.json").write_text(json.dumps(page))
+    digest = hashlib.sha256(live.read_bytes()).hexdigest()  # even one that also forges the digests
+    edited(tmp_path / "learner.json", lambda page: page["files"]["live"].update(sha256=digest))
     verdict = verify(tmp_path, net())
     assert not verdict.tampered
     assert not verdict.ok
@@ -510,10 +509,98 @@ def test_a_device_that_gives_up_is_not_taken_for_a_network_that_does_not_fit(kin
         Learner(Full(), METHODS["sgd"](), epochs=1).learn(Task("t", (torch.randn(20, 5), torch.arange(20) % 2)))
 
 
-def test_one_sample_is_no_batch_and_no_device_is_none(tasks: list[Task]) -> None:
+def test_one_sample_is_a_batch_of_one_and_no_device_is_none(tasks: list[Task]) -> None:
     learner = Learner(net(), HAT(), epochs=1)
     learner.learn(tasks[0])
+    x = tasks[0].test.first(3)
+    assert torch.equal(learner.predict(x[1], 0), learner.predict(x[1:2], 0))
     with pytest.raises(HatrackError, match=r"takes a batch of inputs of shape \(1, 8, 8\)"):
         learner.predict(torch.zeros(()), 0)
     with pytest.raises(HatrackError, match="device 'None' cannot be used"):
         Learner(net(), HAT(), device=None)  # type: ignore[arg-type]
+    lists = Learner(torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU()), HAT(), epochs=1)
+    lists.learn(Task("t", (torch.randn(20, 3), torch.arange(20) % 2)))
+    assert lists.predict([0.5, 1.0, 2.0], 0).shape == (1, 2)  # type: ignore[arg-type]
+
+
+def test_values_of_another_range_are_refused_and_not_answered(tasks: list[Task], tmp_path: Path) -> None:
+    learner = Learner(net(), HAT(), epochs=1)
+    learner.learn(tasks[0])
+    learner.save(tmp_path)
+    x = tasks[0].test.first(9)
+    for one in (learner, hatrack.load(tmp_path, net())):
+        right = one.predict(x, 0)
+        assert torch.equal(bits(one.predict(x.float() / 255, 0)), bits(right))
+        assert torch.isfinite(one.predict(torch.zeros(4, 1, 8, 8), 0)).all()
+        for wrong in (x.float(), x.long(), x.double(), (x.float() / 255 - 0.3053) / 0.3760):
+            with pytest.raises(
+                HatrackError, match=r"task 'digits 0-1': got .* the task was trained on uint8 from 0 to"
+            ):
+                one.predict(wrong, 0)
+
+
+def test_ids_that_no_embedding_holds_are_named() -> None:
+    embedding = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Flatten(), torch.nn.Linear(12, 6))
+    learner = Learner(embedding, METHODS["sgd"](), epochs=1, device="cpu")
+    x = torch.randint(0, 9, (30, 3), generator=torch.Generator().manual_seed(0))
+    learner.learn(Task("ids", (x, torch.arange(30) % 2)))
+    assert learner.verify().ok
+    assert learner.predict(torch.tensor([[9, 9, 9]]), "ids").shape == (1, 2)  # beyond what was seen, and it is there
+    with pytest.raises(
+        HatrackError, match=r"task 'ids': got values from 0 to 10, it was trained on 0 to 8 \(index out"
+    ):
+        learner.predict(torch.tensor([[0, 1, 10]]), "ids")
+
+
+@pytest.mark.parametrize("dtype", [torch.long, torch.float32])
+def test_columns_that_look_up_different_tables_are_drawn_each_within_its_own(dtype: torch.dtype) -> None:
+    class Table(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.small, self.large = torch.nn.Embedding(2, 3), torch.nn.Embedding(500, 3)
+            self.layer = torch.nn.Linear(6, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            both = torch.cat([self.small(x[:, 0].long()), self.large(x[:, 1].long())], 1)
+            return torch.relu(self.layer(both))
+
+    generator = torch.Generator().manual_seed(0)
+    columns = [torch.randint(0, n, (40,), generator=generator) for n in (2, 500)]
+    learner = Learner(Table(), METHODS["pmask"](), epochs=1, device="cpu")
+    learner.learn(Task("table", (torch.stack(columns, 1).to(dtype), torch.arange(40) % 2)))
+    assert learner.verify().ok
+
+
+def test_a_network_that_takes_samples_only_says_so_before_it_has_learned() -> None:
+    class Particular(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not bool((x.sum(1) == 1).all()):
+                raise ValueError("no share is left over")
+            return torch.relu(self.layer(x))
+
+    shares = torch.eye(3).repeat(10, 1)
+    learner = Learner(Particular(), METHODS["sgd"](), epochs=1)
+    seen: list[Epoch] = []
+    with pytest.raises(HatrackError, match=r"not all values between .* \(no share is left over\); .* let forward take"):
+        learner.learn(Task("t", (shares, torch.arange(30) % 2)), on_epoch=seen.append)
+    assert not seen
+
+
+def test_what_a_method_adds_up_goes_back_with_the_weights_when_an_epoch_diverges(
+    tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TAG's moments take part in every later step: one that is not finite would make them all so."""
+    tag = METHODS["tag"]
+    loss, steps = tag.loss, iter(range(10_000))
+    monkeypatch.setattr(tag, "loss", lambda self, batch: loss(self, batch) * (math.nan if next(steps) == 7 else 1.0))
+    learner, epochs = Learner(net(), tag(), epochs=5), []
+    with pytest.warns(DivergenceWarning):
+        learner.learn(tasks[0], on_epoch=epochs.append)
+    finite = [math.isfinite(epoch.train_loss) for epoch in epochs]
+    assert finite.count(False) == 1
+    assert finite[-1]
+    assert all(torch.isfinite(t).all() for t in learner.method.in_progress().values())

@@ -13,8 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import hatrack
 from hatrack.data.feed import Batch
-from hatrack.learn.parallel import Crew
+from hatrack.errors import HatrackError
+from hatrack.learn.parallel import Crew, join
+from hatrack.nets import build
+from hatrack.processes import place, several, speaks
+from hatrack.runs.folder import create
 
 PROGRAM = """
 import os, sys
@@ -94,6 +99,104 @@ def test_a_method_that_cannot_be_split_says_so(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "hatrack: ucl cannot be spread over several processes" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+ALONE = """
+import sys
+import hatrack
+from hatrack.nets import build
+
+learner = hatrack.Learner(build("mlp", (1, 8, 8), widths=(8,)), epochs=1, device="cpu")
+try:
+    learner.learn(hatrack.tasks("split-digits", seed=0)[0])
+finally:
+    learner.save("saved")
+"""
+
+
+def test_a_script_that_does_not_join_the_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(ALONE)
+    done = launch(["program.py"], tmp_path, 2)
+    assert done.returncode != 0
+    assert "of 2 (RANK and WORLD_SIZE, which torchrun sets), but it has not joined the others" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+@pytest.fixture
+def several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost"}
+    for name, value in where.items():
+        monkeypatch.setenv(name, value)
+
+
+def learner() -> hatrack.Learner:
+    return hatrack.Learner(build("mlp", (1, 8, 8), widths=(8,)), epochs=1, device="cpu")
+
+
+@pytest.mark.usefixtures("several_processes")
+def test_learning_saving_and_runs_are_refused_without_a_group(tmp_path: Path) -> None:
+    for act in (
+        lambda: learner().learn(hatrack.tasks("split-digits", seed=0)[0]),
+        lambda: learner().save(tmp_path / "saved"),
+        lambda: create("", tmp_path / "run", ""),
+    ):
+        with pytest.raises(HatrackError, match=r"^this is process 1 of 2 .*unset WORLD_SIZE\.$"):
+            act()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("several_processes")
+def test_what_was_saved_is_read_without_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as alone:
+        alone.delenv("WORLD_SIZE")
+        made = learner()
+        made.learn(hatrack.tasks("split-digits", seed=0)[0])
+        made.save(tmp_path / "saved")
+    assert hatrack.load(tmp_path / "saved", build("mlp", (1, 8, 8), widths=(8,)), device="cpu").verify().ok
+
+
+@pytest.mark.usefixtures("several_processes")
+def test_processes_that_cannot_meet_say_so() -> None:
+    with pytest.raises(HatrackError, match=r"cannot join the others .*MASTER_PORT"):
+        join(cuda=False)
+
+
+@pytest.mark.usefixtures("several_processes")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WORLD_SIZE", "1"),
+        ("WORLD_SIZE", None),
+        ("WORLD_SIZE", "many"),
+        ("WORLD_SIZE", ""),
+        ("RANK", None),
+        ("RANK", "x"),
+        ("RANK", "2"),
+        ("RANK", "-1"),
+        ("MASTER_ADDR", None),
+    ],
+)
+def test_what_is_left_in_the_environment_stops_nobody(
+    name: str, value: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert several()
+    assert (speaks(), place()) == (False, 1)
+    if value is None:
+        monkeypatch.delenv(name)
+    else:
+        monkeypatch.setenv(name, value)
+    assert not several()
+    assert speaks()
+    learner().save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "learner.json").exists()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_joined_processes_the_first_one_writes(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = learner()
+    monkeypatch.setattr("hatrack.learn.parallel.crew", lambda: Crew(rank, 2))
+    made.save(tmp_path / "saved")
+    assert (tmp_path / "saved").exists() == (rank == 0)
 
 
 @pytest.mark.parametrize(("count", "size"), [(7, 2), (6, 3), (1, 2)])

@@ -30,3 +30,9 @@ def test_a_share_of_both_parts_is_kept(share: float | None, kept: list[int]) -> 
     samples.keep(*samples.parts(task(100), 0))
     assert [len(part.split) for part in (*samples.train, *samples.valid)] == kept
     assert samples.tasks == (share is not None)
+
+
+@pytest.mark.parametrize(("n", "held"), [(2, 1), (9, 1), (10, 2), (11, 2), (23, 3), (24, 4), (100, 15)])
+def test_the_share_held_out_is_rounded_to_the_nearest(n: int, held: int) -> None:
+    train, valid = (part.split for part in Samples(0, None).parts(task(n), 0))
+    assert (len(train), len(valid)) == (n - held, held)

@@ -33,3 +33,12 @@ def test_every_task_starts_with_a_fresh_schedule() -> None:
         first.record(1.0)
     second = Patience(0.05, 3.0, 5, 1e-4)
     assert (second.lr, second.best, second.stalled) == (0.05, float("inf"), 0)
+
+
+def test_the_minimum_itself_is_still_trained_at() -> None:
+    schedule = Patience(lr=1.0, factor=2.0, patience=1, minimum=0.25)
+    overs = []
+    for _ in range(3):
+        schedule.drop()
+        overs.append((schedule.lr, schedule.over))
+    assert overs == [(0.5, False), (0.25, False), (0.125, True)]

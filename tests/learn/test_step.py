@@ -36,7 +36,7 @@ def test_a_norm_that_is_not_finite_scales_nothing(clip: Clip) -> None:
     assert torch.equal(gradient[1:], torch.tensor([0.0, 3.0]))
 
 
-def test_plain_sgd_is_told_from_all_else() -> None:
+def test_plain_sgd_is_told_from_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
     p = torch.nn.Parameter(torch.zeros(2))
     assert plain(torch.optim.SGD([p], lr=0.1, fused=True))
     for options in ({"momentum": 0.9}, {"weight_decay": 0.1}, {"maximize": True}):
@@ -47,6 +47,8 @@ def test_plain_sgd_is_told_from_all_else() -> None:
     watched = torch.optim.SGD([p], lr=0.1)
     watched.register_step_post_hook(lambda *_: None)
     assert not plain(watched)
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda self, closure=None: None)
+    assert not plain(torch.optim.SGD([p], lr=0.1))
 
 
 def begun() -> Method:

@@ -240,6 +240,17 @@ def test_a_division_of_zero_by_zero_reaches_no_locked_entry(name: str) -> None:
     assert p.tolist()[:2] == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop"])
+def test_an_eps_that_vanishes_in_half_precision_does_not_count(name: str) -> None:
+    """1e-8 is 0 in float16, so that the zero of a locked entry is divided by zero."""
+    p = nn.Parameter(torch.ones(4, dtype=torch.float16))
+    lock = Lock({"p": p}, {"p": torch.tensor([1.0, 1.0, 0.0, 0.0])})
+    optimizer = getattr(torch.optim, name)([p], lr=0.1, eps=1e-8, weight_decay=0.0, foreach=True)
+    lock.trust(optimizer)
+    train(optimizer, p, lock, lambda: torch.ones(4, dtype=torch.float16))
+    assert p.tolist()[:2] == [1.0, 1.0]
+
+
 def test_a_sparse_gradient_moves_no_locked_entry() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     before = table.weight.detach().clone()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -269,3 +271,11 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
     for n, part in parts.items():
         got = method.embedding.detach()[part].numpy()
         np.testing.assert_allclose(got, oracle[f"e.{n}"].numpy(), rtol=1e-6, atol=1e-10, err_msg=n)
+
+
+@pytest.mark.parametrize(
+    ("settings", "promises"),
+    [({}, True), ({"norm": "frozen"}, True), ({"norm": "shared"}, False), ({"hard": False}, False)],
+)
+def test_it_promises_where_nothing_that_tasks_share_can_move(settings: dict[str, Any], promises: bool) -> None:
+    assert HAT(**settings).promises() is promises

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from hatrack import seal
+
 SITES = {"fc1": 96, "fc2": 64}
 
 
@@ -70,9 +72,11 @@ def write_run(
 
 
 def edit_result(folder: Path, **changes: Any) -> None:
-    """Replace top-level fields of result.json."""
+    """Replace top-level fields of result.json, and seal it again."""
     path = folder / "result.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    result = {**json.loads(path.read_text()), **changes}
+    result.pop("sha256", None)
+    path.write_text(seal.sealed(json.dumps(result | seal.BLANK)))
 
 
 def _gates(rng: np.random.Generator, tasks: int, units: int) -> NDArray[np.float64]:

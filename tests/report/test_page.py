@@ -73,7 +73,7 @@ def test_cards_say_the_headline(run_folder: Path) -> None:
         "Forgetting": "0 %",
         "Parameters": "13\u2009250",
         "Time": "14.2 s",
-        "Guarantee": "Exact",
+        "Guarantee": "Promised",
     }
 
 
@@ -89,20 +89,45 @@ def test_page_is_self_contained_and_its_ids_are_its_own(run_folder: Path) -> Non
         assert unwanted not in html
 
 
+COMPARED = {"ok": True, "within": 0.0, "logits": 640, "entries": 1478, "bytes": 5912}
+COUNTED = "640 logits and 1\u2009478 entries (5\u2009912 bytes)"
+
+
 @pytest.mark.parametrize(
     ("run", "value", "note"),
     [
-        ({}, "Exact", "no accuracy moved; hatrack verify checks every bit"),
+        ({}, "Promised", "no accuracy moved; hatrack verify compares every bit"),
+        (
+            {"verified": COMPARED},
+            "Exact",
+            "640 logits and 1\u2009478 entries (5\u2009912 bytes) compared, not one bit differs",
+        ),
+        (
+            {"verified": COMPARED | {"ok": False}},
+            "Not kept",
+            f"of {COUNTED} not all are what they were: see hatrack verify",
+        ),
+        (
+            {"verified": COMPARED | {"within": 1e-4}},
+            "Kept",
+            f"{COUNTED} compared, logits within 0.0001: another machine's",
+        ),
+        ({"verified": COMPARED, "forgets": True}, "Not kept", "old tasks are locked, yet 4 tasks moved"),
+        ({"verified": COMPARED, "method": "sgd"}, "None", "sgd makes no promise; no accuracy moved"),
         ({"forgets": True}, "Not kept", "old tasks are locked, yet 4 tasks moved"),
         ({"soft": True}, "Approximate", "gates between 0 and 1; no accuracy moved"),
         ({"method": "sgd", "forgets": True, "tasks": 2}, "None", "sgd makes no promise; 1 task moved"),
-        ({"method": "sgd-frozen"}, "Exact", "no accuracy moved; hatrack verify checks every bit"),
+        ({"method": "sgd-frozen"}, "Promised", "no accuracy moved; hatrack verify compares every bit"),
     ],
 )
 def test_guarantee_claims_no_more_than_the_files_show(
     tmp_path: Path, run: dict[str, object], value: str, note: str
 ) -> None:
-    _, outline = _outline(write_run(tmp_path, **run))  # type: ignore[arg-type]
+    verified = run.get("verified")
+    folder = write_run(tmp_path, **{key: given for key, given in run.items() if key != "verified"})  # type: ignore[arg-type]
+    if verified is not None:
+        edit_result(folder, verified=verified)
+    _, outline = _outline(folder)
     assert outline.cards["Guarantee"] == [value, note]
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from hatrack.errors import HatrackError
+from hatrack.errors import Edited, HatrackError
 from hatrack.runs.records import Records
+
+
+def done(task: int) -> dict[str, object]:
+    return {"name": f"t{task}", "accuracy": [0.5] * (task + 1), "seconds": 2.0}
 
 
 def write_run(path: Path, places: list[tuple[int, float]]) -> None:
     records = Records(path)
     records.start({"seed": 0})
     for task, epoch in places:
-        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else {"seconds": 2.0}
+        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else done(task)
         records.task(task, fields) if epoch == math.inf else records.epoch(task, int(epoch), fields)
     records.close()
 
@@ -26,11 +32,15 @@ WHOLE = [(0, 1), (0, 2), (0, math.inf), (1, 1), (1, 2), (1, 3), (1, math.inf)]
 
 def test_lines_by_hand(tmp_path: Path) -> None:
     write_run(tmp_path / "m", [(0, 1), (0, math.inf)])
-    assert (tmp_path / "m").read_text().splitlines() == [
-        '{"event": "spec", "spec": {"seed": 0}, "seconds": 0.0}',
-        '{"event": "epoch", "task": 0, "epoch": 1, "loss": 0.1, "seconds": 1.0}',
-        '{"event": "task", "task": 0, "seconds": 2.0}',
-    ]
+    expected, before = [], ""
+    for line in (
+        '{"event": "spec", "spec": {"seed": 0}, "seconds": 0.0, "sha256": "%s"}',
+        '{"event": "epoch", "task": 0, "epoch": 1, "loss": 0.1, "seconds": 1.0, "sha256": "%s"}',
+        '{"event": "task", "task": 0, "name": "t0", "accuracy": [0.5], "seconds": 2.0, "sha256": "%s"}',
+    ):
+        before = sha256((before + line % "" + "\n").encode()).hexdigest()
+        expected.append(line % before)
+    assert (tmp_path / "m").read_text().splitlines() == expected
 
 
 def test_another_device_is_no_other_run(tmp_path: Path) -> None:
@@ -96,4 +106,54 @@ def test_a_foreign_line_is_named(tmp_path: Path) -> None:
     with open(tmp_path / "m", "a") as file:
         file.write("hello\n")
     with pytest.raises(HatrackError, match="line 9 is not a record of a run: 'hello'"):
+        Records(tmp_path / "m")
+
+
+def test_a_line_that_is_changed_put_in_or_taken_out_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE)
+    raw = (tmp_path / "m").read_text().splitlines(keepends=True)
+    false = raw[3].replace('"seconds": 2.0', '"seconds": 2.1')
+    assert false != raw[3]
+    for lines, says in (
+        ([*raw[:3], false, *raw[4:]], "line 4 or the one before it was changed"),
+        ([*raw[:3], *raw[4:]], "line 4 or the one before it was changed"),
+        ([*raw[:3], raw[2], *raw[3:]], "line 4 or the one before it was changed"),
+        ([*raw, re.sub(', "sha256": "[0-9a-f]*"', "", raw[-1])], "line 9 or the one before it was changed"),
+        ([re.sub(', "sha256": "[0-9a-f]*"', "", raw[0]), *raw[1:]], "line 2 or the one before it was changed"),
+    ):
+        (tmp_path / "cut").write_text("".join(lines))
+        with pytest.raises(Edited, match=says):
+            Records(tmp_path / "cut")
+        assert (tmp_path / "cut").read_text() == "".join(lines), "nothing was cut off from what is refused"
+
+
+def test_what_a_checkpoint_covers_must_be_there(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE[:4])
+    records = Records(tmp_path / "m")
+    covered = records.mark()
+    records.close()
+    write_run(tmp_path / "m", WHOLE[4:])  # lines beyond the checkpoint are no matter
+    Records(tmp_path / "m", covered).close()
+    raw = (tmp_path / "m").read_text().splitlines(keepends=True)
+    (tmp_path / "m").write_text("".join(raw[:4]))
+    with pytest.raises(Edited, match="lacks lines that its checkpoint has: 4 of 5 are there"):
+        Records(tmp_path / "m", covered)
+    (tmp_path / "m").unlink()
+    with pytest.raises(Edited, match="0 of 5 are there"):
+        Records(tmp_path / "m", covered)
+    write_run(tmp_path / "m", [(0, 1), (0, math.inf), (1, 1), (1, math.inf)])
+    with pytest.raises(Edited, match="is not the one that its checkpoint belongs to"):
+        Records(tmp_path / "m", covered)
+
+
+def test_lines_of_version_0_1_are_taken_as_they_are_and_sealed_by_what_follows(tmp_path: Path) -> None:
+    write_run(tmp_path / "m", WHOLE[:3])
+    old = re.sub(', "sha256": "[0-9a-f]*"', "", (tmp_path / "m").read_text())
+    (tmp_path / "m").write_text(old)
+    write_run(tmp_path / "m", WHOLE[3:])
+    whole = (tmp_path / "m").read_text()
+    assert whole.startswith(old)
+    Records(tmp_path / "m").close()
+    (tmp_path / "m").write_text(whole.replace('"loss": 0.2', '"loss": 0.1'))
+    with pytest.raises(Edited, match="line 5 or the one before it was changed"):
         Records(tmp_path / "m")

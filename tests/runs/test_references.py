@@ -16,8 +16,9 @@ def run(folder: Path, method: str, accuracy: list[list[float]], **spec: Any) -> 
     path = folder / f"{method}-{len(list(folder.iterdir()))}"
     path.mkdir()
     whole = {"method": method, "benchmark": "b", "benchmark_options": {}, "net": "mlp", "net_options": {}, "seed": 0}
-    tasks = [{"name": str(t), "test": 10} for t in range(len(accuracy))]
-    result = {"spec": whole | spec, "tasks": tasks, "accuracy": accuracy, "metrics": {}}
+    tasks = [{"name": str(t), "classes": 2, "test": 10} for t in range(len(accuracy))]
+    about = {"schema": 1, "hatrack": "0.1.0", "spec": whole | spec}
+    result = about | {"tasks": tasks, "accuracy": accuracy, "metrics": {}}
     (path / "result.json").write_text(json.dumps(result))
     (path / "spec.toml").write_text("")
     return path

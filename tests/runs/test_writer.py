@@ -53,7 +53,7 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path, monkeypatch
     def fails() -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "snapshot", lambda learner, folder: fails)
+    monkeypatch.setattr(module, "snapshot", lambda *_: fails)
     with pytest.raises(OSError, match="No space left"), Writer(Pretend(learner()), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         writer.save()
 
@@ -69,7 +69,7 @@ def test_epochs_that_end_soon_after_a_checkpoint_are_left_out_in_the_background(
         now[0] += 0.1  # so long it takes to write
 
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module, "snapshot", lambda learner, folder: slow)
+    monkeypatch.setattr(module, "snapshot", lambda *_: slow)
     real = learner()
     with Writer(Pretend(real), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         for now[0] in (10.0, 10.4, 10.99, 11.01, 11.5):
@@ -92,7 +92,7 @@ def test_an_epoch_does_not_wait_for_a_checkpoint_under_way(tmp_path: Path, monke
         go_on.wait(60)
         written.append(1)
 
-    monkeypatch.setattr(module, "snapshot", lambda learner, folder: slow)
+    monkeypatch.setattr(module, "snapshot", lambda *_: slow)
     with Writer(Pretend(learner()), tmp_path, nothing) as writer:  # type: ignore[arg-type]
         writer.save()
         assert begun.wait(60)
@@ -108,7 +108,7 @@ def test_something_else_may_have_to_be_on_disk_first(
     background: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(module, "snapshot", lambda learner, folder: lambda: order.append("checkpoint"))
+    monkeypatch.setattr(module, "snapshot", lambda *_: lambda: order.append("checkpoint"))
     real = learner()
     with Writer(Pretend(real) if background else real, tmp_path, lambda: order.append("lines")) as writer:  # type: ignore[arg-type]
         writer.save()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from hatrack.runs.spec import resolve
 from hatrack.show.study import StudyProgress
 from hatrack.studies.job import Job, Step
+from report.folder import edit_result, write_run
 
 
 def test_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,8 +23,8 @@ def test_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     progress.said(b, Step(4, 5, 3))
     progress.said(b, "little of the network is free")
     progress.said(a, "little of the network is free")
-    a.path.mkdir()
-    (a.path / "result.json").write_text(json.dumps({"metrics": {"acc": 0.5}, "seconds": 7}))
+    write_run(a.path)
+    edit_result(a.path, metrics={"acc": 0.5}, seconds=7)
     progress.over(a, None)
     progress.over(b, "it broke.")
     out, err = capsys.readouterr()

@@ -20,6 +20,7 @@ from hatrack.studies.file import Study, parse
 from hatrack.studies.measures import measure
 from hatrack.studies.report import write
 from hatrack.studies.text import summary
+from sealing import edited
 
 from .serial import Serial, Watch
 
@@ -62,6 +63,24 @@ def carried(
     engine, watch = Serial(), Watch()
     outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", machine, engine, watch)
     return outcome, engine, watch
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "search.json"])
+def test_the_folder_of_a_run_or_a_search_is_left_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / name).write_text("")
+    with pytest.raises(HatrackError, match="holds a run or a search; choose another --out"):
+        carried(tmp_path)
+    assert [path.name for path in (tmp_path / "small").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["file", "file/x", "a/" * 1200])
+def test_a_folder_that_cannot_be_made_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(HatrackError, match=r"cannot make the study folder .*; choose another --out"):
+        carry_out(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None:
@@ -211,9 +230,7 @@ def test_a_reference_of_other_data_is_not_used(tmp_path: Path) -> None:
     outcome, _, _ = carried(tmp_path)
     run = outcome.findings[0].run
     joint = next(path for path in run.against if "joint" in path.name)
-    result = json.loads((joint / "result.json").read_text())
-    result["tasks"][0]["train"] += 1
-    (joint / "result.json").write_text(json.dumps(result))
+    edited(joint / "result.json", lambda result: result["tasks"][0].update(train=1))
     again, _, watch = carried(tmp_path)
     assert watch.notices
     assert "their tasks differ" in watch.notices[0]

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hatrack.studies.export import latex, runs_csv, table_csv
+from hatrack.studies.export import csv_text, latex, runs_csv, table_csv
 from hatrack.studies.table import tables
 from hatrack.studies.text import summary
+from hatrack.visible import visible
 
-from .made_up import outcome
+from .made_up import TEXT, outcome
 
 
 def test_the_table_reads_back(tmp_path: Path) -> None:
@@ -39,6 +40,32 @@ def test_every_run_is_listed(tmp_path: Path) -> None:
     assert lines[0]["folder"] == "runs/hat-0"
     assert (lines[5]["acc"], lines[5]["reason"]) == ("", "it was <unlucky>.")
     assert float(lines[0]["memory"]) == 3 * 2**20
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_cell_is_a_formula(start: str) -> None:
+    text = csv_text(["a", f"{start}h"], [[f"{start}1+1", -1.5], ["a-b", -2], [None, f"{start}"]])
+    shown = visible(start)  # a bare return would begin a line of its own
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [
+        ["a", f"'{shown}h"],
+        [f"'{shown}1+1", "-1.5"],
+        ["a-b", "-2"],
+        ["", f"'{shown}"],
+    ]
+
+
+def test_labels_of_a_study_are_no_formulas_and_no_latex(tmp_path: Path) -> None:
+    label = "=cmd|' /C calc'!A0"
+    quoted = f'"{label}"'
+    evil = TEXT.replace('"ewc"', quoted).replace("[paper]", f'[method.{quoted}]\nuse = "ewc"\n[paper]', 1)
+    made = outcome(tmp_path, evil)
+    for text in (table_csv(tables(made)), runs_csv(made, tmp_path)):
+        cells = [cell for line in csv.reader(io.StringIO(text)) for cell in line]
+        assert f"'{label}" in cells
+        assert not any(cell.startswith(("=", "+", "@")) for cell in cells)
+    starred = latex(tables(outcome(tmp_path / "b", TEXT.replace("CAB", '"[*]"'))), "a\n\\input{x}\u2028\\x")
+    assert starred.splitlines()[0] == "% a \\input{x} \\x"
+    assert "\n{[}{*}{]} & " in starred  # behind \\ a bare [ would be its argument
 
 
 def test_latex(tmp_path: Path) -> None:

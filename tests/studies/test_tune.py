@@ -174,6 +174,22 @@ def test_a_search_goes_on_and_its_best_is_a_study(tmp_path: Path, monkeypatch: p
         tune(Search({**GIVEN, "epochs": 2}, FIXED, [0], 9), tmp_path / "t", 1, Note())
 
 
+@pytest.mark.parametrize("name", ["file", "file/x", "a/" * 1200])
+def test_a_folder_that_cannot_be_made_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(HatrackError, match=r"cannot make the search's folder .*; choose another --out"):
+        tune(Search(GIVEN, FIXED, [0], 1), Path(name), 1, Note())
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_search_described_in_another_encoding_is_another_search(tmp_path: Path) -> None:
+    (tmp_path / "journal.log").touch()
+    (tmp_path / "search.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(HatrackError, match="holds a search with other settings"):
+        tune(Search(GIVEN, FIXED, [0], 1), tmp_path, 1, Note())
+
+
 @pytest.mark.parametrize("name", ["spec.toml", "study.toml"])
 def test_the_folder_of_a_run_or_a_study_is_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("")

@@ -68,6 +68,9 @@ class Feed:
     def __len__(self) -> int:
         return len(self._source)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Feed:
+        return self  # samples never change
+
     @property
     def resident(self) -> bool:
         """Whether all samples are on the device, so that `gather` works."""

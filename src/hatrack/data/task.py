@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import index
@@ -122,6 +122,9 @@ class Split:
     def __len__(self) -> int:
         return len(self._rows) if self._rows is not None else len(self._x)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Split:
+        return self  # samples never change
+
     @property
     def resident(self) -> bool:
         """Whether the samples are arrays that can be moved to a device as a whole."""
@@ -155,6 +158,11 @@ class Split:
         rows = self._rows if self._rows is not None else torch.arange(len(self._x))
         return resident(self._x, device), rows.to(device), y.to(device)
 
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """Yield all raw inputs of a resident split where they lie, `size` at a time."""
+        x = self._x if isinstance(self._x, Tensor) else view(self._x)
+        yield from x.split(size) if self._rows is None else (x[rows.to(x.device)] for rows in self._rows.split(size))
+
     def first(self, count: int) -> Tensor:
         """Return the first `count` raw inputs as one tensor."""
         rows = torch.arange(min(count, len(self)))
@@ -170,7 +178,8 @@ class Task:
     Each part is (inputs, labels) as tensors or arrays, a map-style Dataset of (input, label) pairs, or a
     `Split`. Arrays of float64 are read as float32; tensors keep their type. Without `valid`, the learner
     holds out a share of `train`; without `test`, nothing is measured. `about` says in JSON values what the
-    task is made of: counts and normalisation, and whatever was given (set, classes, notes).
+    task is made of: counts and normalisation, and whatever was given (set, classes, notes). `probes`: raw inputs of
+    your own on which `verify` is to compare answers too; they are not stored, and have to be given to it again.
     """
 
     def __init__(
@@ -183,6 +192,7 @@ class Task:
         classes: int | None = None,
         inputs: Inputs | None = None,
         about: Mapping[str, Any] | None = None,
+        probes: Any = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise HatrackError(f"a task's name must be a text that is not empty, got {name!r}.")
@@ -195,6 +205,7 @@ class Task:
             raise HatrackError(f"task {name!r}: classes must be a whole number, 1 or more, got {classes!r}.")
         self.classes = int(classes) if classes is not None else self._count_classes()
         self._check_labels()
+        self.probes = None if probes is None else as_inputs(probes, f"task {name!r}: probes")
         self.about: dict[str, Any] = {**self._facts(), **(about or {})}
 
     def __repr__(self) -> str:

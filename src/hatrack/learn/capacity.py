@@ -58,5 +58,5 @@ def check_free(method: Method, task: str) -> None:
         f"{method.name} goes on by reusing what is locked and the weights still free between; a smaller task mask "
         f"(larger c) or a wider network leaves more room.",
         CapacityWarning,
-        stacklevel=4,
+        stacklevel=6,
     )

@@ -83,13 +83,13 @@ def take_turns(
                     pass
                 except Exception as error:
                     stopped = error
-                    _let_go(error)
+                    let_go(error)
             del active[number]
             active.update(islice(waiting, 1))
             yield number, stopped
 
 
-def _let_go(error: BaseException | None) -> None:
+def let_go(error: BaseException | None) -> None:
     """Empty the frames that an error holds on to, a whole learner in them: the next member needs the memory."""
     while error is not None:
         clear_frames(error.__traceback__)

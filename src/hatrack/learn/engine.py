@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import torch
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn.compiled import Compiled
-from hatrack.learn.moving import Standing
+from hatrack.learn.moving import Standing, moving
 from hatrack.learn.parallel import crew
-from hatrack.learn.step import Stepper
+from hatrack.learn.step import Stepper, evaluates
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 PAUSE = 32  # steps between two pauses: enough to keep a device busy while other runs have their turn
@@ -56,7 +56,7 @@ class Engine:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
         self._done: Counter[int] = Counter()  # steps so far, by batch size
-        self._lock = stepper.method.lock
+        self._held = self._holding()
         self.name = name
         cuda = stepper.method.model.device.type == "cuda"
         why = unfit(stepper.optimizer, feed, cuda) if name != "eager" else None
@@ -80,26 +80,33 @@ class Engine:
 
     def epoch(self, generator: torch.Generator) -> Iterator[None]:
         """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
-        self.steps = self.stepper.begin_epoch(self.feed, self.size)
-        if self._lock is not self.stepper.method.lock:  # what was recorded holds on to the old one
-            self._lock = self.stepper.method.lock
+        turn = self.stepper.method.model.turn
+        with turn:
+            self.steps = self.stepper.begin_epoch(self.feed, self.size)
+        if self._held != self._holding():  # what was recorded holds on to the old ones
+            self._held = self._holding()
             self._graphs.clear()
             self._compiled.clear()
             self._done.clear()
         if self.name == "eager":
             for done, batch in zip(range(1, self.steps + 1), self.feed.batches(self.size, generator), strict=False):
-                self.stepper.step(batch)
-                self.stepper.method.clock.advance()
+                with turn:
+                    self.stepper.step(batch)
+                    self.stepper.method.clock.advance()
                 if done % PAUSE == 0 or done == self.steps:
                     yield
-            self.stepper.end_epoch()
             return
         self._order.copy_(self.feed.order(generator))
         for start in range(0, self.steps, PAUSE):
-            with _On(self._stream):
+            with turn, _On(self._stream):
                 for step in range(start, min(start + PAUSE, self.steps)):
                     self._one(min(self.size, len(self.feed) - step * self.size))
             yield
+
+    def _holding(self) -> tuple[object, ...]:
+        """Return the lock, and where in memory the tensors are that a step moves: somebody may put others there."""
+        method = self.stepper.method
+        return method.lock, *(tensor.data_ptr() for tensor in moving(method).values())
 
     def set_lr(self, ratio: float) -> None:
         """Change the learning rate; graphs hold it as a number and are recorded anew."""
@@ -201,8 +208,8 @@ def unfit(optimizer: Optimizer, feed: Feed, cuda: bool) -> str | None:
         return "several processes work on it"
     if not feed.resident:
         return "its samples come from a Dataset, batch by batch"
-    if isinstance(optimizer, LBFGS):
-        return "LBFGS evaluates the loss as often as its line search likes"
+    if evaluates(optimizer):
+        return f"{type(optimizer).__name__} evaluates the loss as often as it likes"
     if not cuda or type(optimizer) is SGD or all("capturable" in group for group in optimizer.param_groups):
         return None
     return f"{type(optimizer).__name__} keeps numbers on the host"

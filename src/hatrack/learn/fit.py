@@ -102,13 +102,18 @@ class Fit:
         order = generator(self.seed, "shuffle", task, self.place.phase, epoch)
         with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
             yield from self.engine.epoch(order)
+            with self.method.model.turn:
+                self.stepper.end_epoch()
             train_loss = float(self.stepper.loss) / self.engine.steps
             valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
+        with self.method.model.turn:
+            self.stepper.hold()  # hooks also run when the network is evaluated
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:
             improved = False
-            self._start_over(name, self.place.before + epoch)
+            with self.method.model.turn:
+                self._start_over(name, self.place.before + epoch)
         if improved:
             self.best, self.best_epoch = self._snapshot(), epoch
         self.epoch = epoch
@@ -142,6 +147,9 @@ class Fit:
     def restore(self) -> None:
         """Put the best epoch's weights back."""
         put_back(self.moving, self.best)
+        self.stepper.hold()
+        if self.method.lock is not None:
+            self.method.lock.refuse_lost(dict(self.method.model.net.named_parameters()))
 
     def _start_over(self, name: str, epoch: int) -> None:
         """Recover from numbers that are not finite: back to the best epoch, with a smaller step and a new optimiser."""
@@ -187,6 +195,7 @@ class Fit:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that move, and those of the optimiser."""
+        self.stepper.hold()  # on_epoch may have written to what is now saved
         state = self.stepper.optimizer.state_dict()["state"]
         held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
         return {**{f"moving/{name}": t for name, t in self.moving.items()}, **in_progress(self.method), **held}
@@ -209,7 +218,7 @@ class Fit:
         for key, tensor in tensors.items():
             if key.startswith("optimizer/"):
                 _, i, name = key.split("/", 2)
-                state.setdefault(int(i), {})[name] = tensor
+                state.setdefault(int(i), {})[name] = tensor.clone()  # the optimiser writes into it
         groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
         for group, fresh in zip(groups, self.stepper.optimizer.param_groups, strict=True):
             if "capturable" in group:  # decided by this machine's engine, not by the one that it was saved under
@@ -246,13 +255,15 @@ def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
 
     In large batches, and as one pair of numbers at the end.
     """
-    method.model.net.eval()
+    with method.model.turn:
+        method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for task, feed in feeds.items():
         for batch in feed.batches(_large(feed, method.model.device)):
-            logits = method.predict(batch.x, task)
-            loss += method.valid_loss(logits, batch.y) * len(batch.y)
+            with method.model.turn:
+                logits = method.predict(batch.x, task)
+                loss += method.valid_loss(logits, batch.y) * len(batch.y)
             right += _right(logits, batch.y)
     count = sum(len(feed) for feed in feeds.values())
     return float(loss) / count, int(right) / count
@@ -261,10 +272,11 @@ def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
 @torch.no_grad()
 def accuracy(method: Method, feed: Feed, task: int) -> float:
     """Return the accuracy of a task on `feed`."""
-    method.model.net.eval()
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for batch in feed.batches(_large(feed, method.model.device)):
-        right += _right(method.predict(batch.x, task), batch.y)
+        with method.model.alone():
+            logits = method.predict(batch.x, task)
+        right += _right(logits, batch.y)
     return int(right) / len(feed)
 
 

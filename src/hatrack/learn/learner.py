@@ -4,32 +4,57 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import wraps
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from threading import get_ident
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
+from hatrack.data.kind import Kind, seen
 from hatrack.data.task import Inputs, Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn import proof
+from hatrack.learn.before import Before
 from hatrack.learn.capacity import check_free, taken_weights, used_weights
+from hatrack.learn.cohort import let_go
 from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
-from hatrack.learn.parallel import crew
+from hatrack.learn.parallel import crew, require_joined, writes
 from hatrack.learn.samples import Samples
-from hatrack.learn.seeds import generator, noise
+from hatrack.learn.seals import fingerprint
+from hatrack.learn.seeds import everywhere, generator, noise
 from hatrack.learn.step import OptimizerFactory
+from hatrack.learn.trial import drawable, first_line, fitting, try_out
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.nets.model import Model
+from hatrack.surroundings import in_turns_undisturbed, undisturbed
+
+BY_FOLDER = "save it (learner.save) and load it from the folder (hatrack.load)."
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _alone(ask: Callable[Concatenate[Learner, P], R]) -> Callable[Concatenate[Learner, P], R]:
+    """Let a question have the network to itself between two steps of whoever trains it, whatever the caller does."""
+
+    @wraps(ask)
+    def asked(learner: Learner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with learner.model.alone(), learner._settled(), undisturbed():
+            learner.model.refuse_altered()
+            return ask(learner, *args, **kwargs)
+
+    return asked
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,12 @@ class Learned:
     name: str
     classes: int
     inputs: Inputs
+    kind: Kind
+
+    def drawn(self, seed: int, task: int, device: torch.device, count: int = proof.PROBES) -> Tensor:
+        """Return prepared inputs such as it learned, drawn from the seed for task number `task`."""
+        x = self.kind.draw(count, everywhere(seed, "probe", task)).to(device)
+        return self.inputs.on(device)(x) if self.kind.raw else x
 
 
 class Learner:
@@ -47,11 +78,16 @@ class Learner:
     method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                 one is made for every task, so that no momentum leaks from one task into the next. It must hold all
-                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move
+                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move.
+                Muon with AdamW, schedule-free ones, accumulation and others: docs/optimisers.md
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
     precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only) or "bf16"; see precision.py
+
+    A task is learned or it never was: where learning fails, the learner is as it was before (see before.py). Finished
+    tasks can be asked from any thread while another one learns. Autocast, inference mode and no_grad that a caller has
+    switched on have no say in either.
     """
 
     def __init__(
@@ -77,8 +113,9 @@ class Learner:
         self.workers = _whole("workers", workers, least=0)
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
-        self.model = Model(net, self.device, precision)
-        self.method.attach(self.model)
+        with undisturbed():
+            self.model = Model(net, self.device, precision)
+            self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
@@ -90,6 +127,8 @@ class Learner:
         self._resume: Resume | None = None
         self._tests: dict[int, tuple[Task, Feed]] = {}
         self._ending: str | None = None  # the task that is being finished: until then, masks and probes do not agree
+        self._before: Before | None = None  # what there was before the task in progress
+        self._learning: tuple[str, int] | None = None  # the task that is being learned right now, and the thread
         self.stored: dict[tuple[Path, str], tuple[Any, dict[str, Any]]] = {}  # files already on disk
 
     # ---- learning
@@ -122,9 +161,21 @@ class Learner:
         """Do what `learn` does bit by bit: every pause is a moment at which another learner may have its turn."""
         if not isinstance(task, Task):
             raise HatrackError(f"learn takes a task, hatrack.Task(name, train=(x, y)), got {type(task).__name__}.")
+        with self.model.turn:
+            self._refuse_if_learning()
+            self._learning = task.name, get_ident()
+        try:
+            yield from in_turns_undisturbed(self._learned_or_not(task, on_epoch))
+        finally:
+            self._learning = None
+
+    def _learned_or_not(self, task: Task, on_epoch: Callable[[Epoch], None] | None) -> Generator[None, None, None]:
+        """Learn the task, or be as before; a task that is stopped (Ctrl-C) while it is trained stays in progress."""
         self._refuse_if_broken()
+        require_joined()
+        self.model.refuse_altered()
         index = self.finished
-        _refuse_uneven(task, self.device)
+        self._refuse_another(task, index)
         part, held = self._samples.parts(task, index)
         if self.method.needs_old_data and self._samples.tasks < index:
             raise HatrackError(
@@ -133,12 +184,48 @@ class Learner:
             )
         train = Feed([*self._samples.train, part], self.device, self.workers)
         valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._samples.valid, held)}
-        if index and len(self.tasks) == index:  # what a task that goes on has taken already is its own
-            check_free(self.method, task.name)
-        self._begin(task, index, train)
-        yield from self._run(task, train, valid, on_epoch)
-        self._end(task, train, index)
-        self._samples.keep(part, held)
+        begun = False
+        with self.model.turn:
+            before = Before(self)
+        if len(self.tasks) == index:  # else the task goes on, and began earlier
+            self._before = before
+        try:
+            with self.model.turn:
+                with self._noise(index, 0):
+                    try_out(self.model, task, index, self.batch_size)
+                if index and len(self.tasks) == index:  # what a task that goes on has taken already is its own
+                    check_free(self.method, task.name)
+                self._begin(task, index, train)
+            begun = True
+            yield from self._run(task, train, valid, on_epoch)
+            with self.model.turn:
+                self._end(task, train, index)
+                self._samples.keep(part, held)
+                self._before = None
+        except BaseException as error:
+            if isinstance(error, Exception) or not begun:
+                if isinstance(error, torch.OutOfMemoryError | MemoryError):
+                    let_go(error)
+                self._go_back(before, task.name)
+            raise
+
+    def abandon(self) -> None:
+        """Give up the task in progress: the learner is as it was before it, and can learn another.
+
+        Also after a load, from a folder that was saved in the middle of the task. One that version 0.1 saved does not
+        hold the network of before: there heads, masks and all that finished tasks locked come back, and entries that
+        were free keep what the task has left in them.
+        """
+        self._refuse_if_learning()
+        if self._before is None or (len(self.tasks) == self.finished and self._ending is None):
+            raise HatrackError("there is no task in progress to give up; all that are begun are finished.")
+        self._go_back(self._before, self._ending or self.tasks[-1].name)
+
+    def _go_back(self, before: Before, name: str) -> None:
+        with self.model.turn:
+            self._ending = name  # a learner that is half on its way back can only be sent there again
+            before.restore(self)
+            self._ending = None
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner the data of an earlier task, for methods that need it."""
@@ -147,38 +234,37 @@ class Learner:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
         self._samples.keep(*self._samples.parts(task, index))
 
-    def _begin(self, task: Task, index: int, train: Feed) -> None:
-        taken = {t.name for t in self.tasks[:index]}
-        if task.name in taken:
+    def _refuse_another(self, task: Task, index: int) -> None:
+        """Refuse a task that is learned already, or another than the one in progress."""
+        if task.name in {t.name for t in self.tasks[:index]}:
             raise HatrackError(f"a task named {task.name!r} is learned already; give each task a name of its own.")
-        if len(self.tasks) > index:
-            if self.tasks[index].name != task.name:
-                raise HatrackError(
-                    f"the learner was interrupted in task {self.tasks[index].name!r}; go on with that one before "
-                    f"{task.name!r}."
-                )
-        else:
+        if len(self.tasks) > index and self.tasks[index].name != task.name:
+            raise HatrackError(
+                f"the learner was interrupted in task {self.tasks[index].name!r}; go on with that one before "
+                f"{task.name!r}, or give it up with learner.abandon()."
+            )
+
+    def _begin(self, task: Task, index: int, train: Feed) -> None:
+        if len(self.tasks) == index:
             if task.classes == 1:
                 line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
                 warnings.warn(HatrackWarning(line), stacklevel=2)
-            self.model.meet(task.inputs.on(self.device)(task.train.first(1).to(self.device)))
-            self._add_head(task, index)
-            self.tasks.append(Learned(task.name, task.classes, task.inputs))
+            learned = Learned(task.name, task.classes, task.inputs, self._seen(task, index))
+            drawn = learned.drawn(self.seed, index, self.device)
+            with drawable(task):
+                self.model.tried(drawn)  # else it would come to light after training
+            self.model.meet(drawn)
+            with fitting(task, drawn):
+                self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
+            self.tasks.append(learned)
+        if not self.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
+            self.tasks[index] = replace(self.tasks[index], kind=self._seen(task, index))
         with self._noise(index, 0):
             self.method.begin_task(index, train, generator(self.seed, "method", index))
 
-    def _add_head(self, task: Task, index: int) -> None:
-        try:
-            self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
-        except (HatrackError, torch.OutOfMemoryError, torch.AcceleratorError):
-            raise
-        except Exception as error:
-            example = self.model.example
-            if index == 0:
-                self.model.example = None  # it is no example of what the network takes
-            shape = "" if example is None else f" (of shape {tuple(example.shape[1:])}, {example.dtype})"
-            why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise HatrackError(f"the network cannot take the inputs of task {task.name!r}{shape}: {why}") from error
+    def _seen(self, task: Task, index: int) -> Kind:
+        with self._noise(index, 3):  # a Dataset may draw
+            return seen(task.train)
 
     def _run(
         self, task: Task, train: Feed, valid: Mapping[int, Feed], on_epoch: Callable[[Epoch], None] | None
@@ -196,13 +282,15 @@ class Learner:
             if resume is not None and phase < resume.phase:
                 continue
             before = before if resume is None else resume.before
-            self.method.begin_phase(phase)
             place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
             self.stored = {place: known for place, known in self.stored.items() if place[1] != "best"}
-            fit = self._fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
-            if resume is not None:
-                resume.fill(fit)
-                resume = None
+            with self.model.turn:
+                self.method.begin_phase(phase)
+                fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
+                self._fit = fit
+                if resume is not None:
+                    resume.fill(fit)
+                    resume = None
             if self._optimizer is not None:
                 self.trained_with = type(fit.stepper.optimizer).__name__
             try:
@@ -211,12 +299,12 @@ class Learner:
                     if on_epoch is not None:
                         on_epoch(done)
             except BaseException:
-                if self.method.lock is not None:  # Ctrl-C may have come between the optimiser and the lock
-                    self.method.lock.after_step()
+                with self.model.turn:
+                    fit.stepper.hold()  # Ctrl-C may have come between the optimiser and the lock
                 raise
-            fit.restore()
-            self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
-            with self._noise(self.method.task, 1, phase), self.model.precision.products():
+            with self.model.turn, self._noise(self.method.task, 1, phase), self.model.precision.products():
+                fit.restore()
+                self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
                 self.method.end_phase(phase, train)
             before += fit.epoch
 
@@ -227,9 +315,13 @@ class Learner:
     def _refuse_if_broken(self) -> None:
         if self._ending is not None:
             raise HatrackError(
-                f"this learner was stopped while it finished task {self._ending!r}, and is in no state to go on; load "
-                f"the last one saved."
+                f"this learner was stopped while it finished task {self._ending!r}, and is in no state to go on; give "
+                f"the task up with learner.abandon(), or load the last one saved."
             )
+
+    def _refuse_if_learning(self) -> None:
+        if self._learning is not None:
+            raise HatrackError(f"task {self._learning[0]!r} is being learned; wait for its end, or stop it first.")
 
     def _end(self, task: Task, train: Feed, index: int) -> None:
         self._ending = task.name
@@ -243,13 +335,15 @@ class Learner:
         taken = taken_weights(self.method)
         if taken is not None:
             self.capacities.append(taken)
-        held = task.test if task.test is not None else task.valid if task.valid is not None else task.train
-        x = task.inputs.on(self.device)(held.first(proof.PROBES).to(self.device))
-        # In the layout it will have when read from a file: strides decide which kernel runs, and so the last bits.
-        x = x.clone(memory_format=torch.contiguous_format)
-        logits = proof.probe_logits(self.method, x, index)
-        self.probes.append(proof.Probe(x, logits, proof.environment(self.device)))
+        own = None if task.probes is None else (fingerprint(task.probes), self._prepared(task.probes, index))
+        self.probes.append(proof.witness(self.method, index, self.tasks[index], self._drawn(index), own))
         self._ending = None
+
+    def _drawn(self, task: int) -> Tensor:
+        return self.tasks[task].drawn(self.seed, task, self.device)
+
+    def _prepared(self, x: Tensor, task: int) -> Tensor:
+        return self.tasks[task].inputs.on(self.device)(x.to(self.device))
 
     def _agree(self) -> None:
         """Let all processes hold what the first one found of the task."""
@@ -279,22 +373,46 @@ class Learner:
             raise HatrackError(f"there is no task number {task}; {len(names)} are learned (0 to {len(names) - 1}).")
         return int(task)
 
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Let the device finish what another thread, with a stream of its own, has it train; and the other way."""
+        elsewhere = self._learning is not None and self._learning[1] != get_ident() and self.device.type == "cuda"
+        if elsewhere:
+            torch.cuda.synchronize(self.device)
+        yield
+        if elsewhere:
+            torch.cuda.synchronize(self.device)
+
+    @_alone
     @torch.no_grad()
     def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
-        """Return the logits of raw inputs, prepared as the task's own were; task by name or number."""
+        """Return the logits of raw inputs, prepared as the task's own were; task by name or number.
+
+        One sample without a batch axis is a batch of one.
+        """
         index = self.index(task)
-        self.model.net.eval()
-        raw = as_floats(as_inputs(x).to(self.device))
+        given, learned, kind = as_inputs(x), self.tasks[index], self.tasks[index].kind
+        objection = kind.objection(given)
+        if objection is not None:
+            raise HatrackError(f"task {learned.name!r}: {objection}.")
+        raw = as_floats(given.to(self.device))
+        if raw.shape == kind.shape:
+            raw = raw[None]
+        if raw.is_inference():  # forward() may write into its input, which is refused for such a tensor
+            raw = raw.clone()
         try:
-            return self.method.predict(self.tasks[index].inputs.on(self.device)(raw), index)
+            return self.method.predict(learned.inputs.on(self.device)(raw), index)
         except (RuntimeError, ValueError, IndexError) as error:
-            learned = self.probes[index].x
-            if (raw.shape[1:], raw.dtype) == (learned.shape[1:], learned.dtype):
+            taken = torch.float32 if kind.dtype == torch.uint8 else kind.dtype
+            if (raw.shape[1:], raw.dtype) != (kind.shape, taken):
+                raise HatrackError(
+                    f"task {learned.name!r} takes a batch of inputs of shape {kind.shape} and {taken}, got one of "
+                    f"shape {tuple(given.shape)} and {given.dtype}."
+                ) from error
+            beyond = kind.beyond(given)
+            if beyond is None:
                 raise
-            raise HatrackError(
-                f"task {self.tasks[index].name!r} takes a batch of inputs of shape {tuple(learned.shape[1:])} and "
-                f"{learned.dtype}, got one of shape {tuple(raw.shape)} and {raw.dtype}."
-            ) from error
+            raise HatrackError(f"task {learned.name!r}: {beyond} ({str(error).splitlines()[0]}).") from error
 
     def evaluate(self, task: Task, learned: int | str) -> float:
         """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
@@ -310,12 +428,25 @@ class Learner:
                 task,
                 Feed([Part(index, task.test, task.inputs, task.classes)], self.device, self.workers),
             )
-        return accuracy(self.method, known[1], index)
+        with undisturbed():
+            self.model.refuse_altered()
+            return accuracy(self.method, known[1], index)
 
-    def verify(self) -> proof.Verification:
-        """Recompute what every finished task gave and relies on, and compare bit by bit."""
-        names = [t.name for t in self.tasks[: self.finished]]
-        return proof.prove(self.method, names, self.probes, self.vault)
+    @_alone
+    def verify(self, probes: Mapping[int | str, Any] | None = None) -> proof.Verification:
+        """Recompute what every finished task gave and relies on, and compare bit by bit.
+
+        `probes`: for tasks that were learned with probes of their own (see Task), these again, by number or name.
+        """
+        own: dict[int, Tensor] = {}
+        for task, x in (probes or {}).items():
+            index, given = self.index(task), as_inputs(x, f"the probes of task {task!r}")
+            kept = self.probes[index].own
+            if kept is None or fingerprint(given) != kept.digest:
+                why = "was learned without probes of its own" if kept is None else "had others (their digests differ)"
+                raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
+            own[index] = self._prepared(given, index)
+        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.vault, self._drawn, own)
 
     # ---- what the masks look like
 
@@ -360,12 +491,41 @@ class Learner:
         """Write everything to `folder` (safetensors and JSON), also in the middle of a task.
 
         Between epochs, what is loaded goes on as if nothing had happened; an epoch that was stopped in its middle is
-        begun again.
+        begun again. Of several processes of torchrun's, which hold the same, the first one writes.
         """
-        from hatrack.learn.state import save
+        from hatrack.learn.state import snapshot
 
         self._refuse_if_broken()
-        save(self, Path(folder))
+        with self.model.turn:
+            self.model.refuse_altered()
+            write = snapshot(self, Path(folder))
+        if writes():
+            write()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
+        """Return a learner that goes its own way from here; samples, which never change, are shared."""
+        self._refuse_if_broken()
+        if len(self.tasks) > self.finished:
+            raise HatrackError(
+                f"a learner in the middle of a task ({self.tasks[-1].name!r}) cannot be copied; copy it when the task "
+                f"is finished, or save it and load the copy from the folder."
+            )
+        made = object.__new__(type(self))
+        memo[id(self)], memo[id(self._optimizer)] = made, self._optimizer
+        with self.model.turn, undisturbed():
+            self.model.refuse_altered()
+            try:
+                made.__dict__ |= {k: deepcopy(v, memo) for k, v in vars(self).items() if k not in ("_tests", "stored")}
+            except (RuntimeError, TypeError) as error:
+                raise HatrackError(f"this learner cannot be copied ({first_line(error)}); {BY_FOLDER}") from error
+        made._tests, made.stored = {}, {}
+        pairs = zip(_parts(self.model.net), _parts(made.model.net), strict=True)
+        if any(memo.get(id(part)) is not copy for part, copy in pairs):  # what refers to the parts would miss them
+            raise HatrackError(f"{type(self.model.net).__name__} copies itself in a way of its own; {BY_FOLDER}")
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise HatrackError(f"a learner cannot be pickled; {BY_FOLDER}")
 
 
 def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:
@@ -401,15 +561,8 @@ def _whole(name: str, value: object, least: int) -> int:
     return int(value)
 
 
-def _refuse_uneven(task: Task, device: torch.device) -> None:
-    """Look at one sample of each part: prepared, all must be alike, which would else come to light after training."""
-    prepare = task.inputs.on(device)
-    parts = {"training": task.train, "validation": task.valid, "test": task.test}
-    first = {name: prepare(s.first(1).to(device)) for name, s in parts.items() if s is not None and len(s)}
-    kinds = {name: f"{tuple(x.shape[1:])} {x.dtype}" for name, x in first.items()}
-    if len(set(kinds.values())) > 1:
-        said = ", ".join(f"{name} inputs {kind}" for name, kind in kinds.items())
-        raise HatrackError(f"task {task.name!r} has {said}; bring its parts to one shape and type.")
+def _parts(net: nn.Module) -> list[nn.Module | nn.Parameter]:
+    return [*net.modules(), *net.parameters()]
 
 
 def pick_device(device: str | torch.device) -> torch.device:
@@ -421,7 +574,7 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         picked = torch.device(device)
         torch.empty(0, device=picked)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         first = str(error).splitlines()[0]
         raise HatrackError(f"device {str(device)!r} cannot be used ({first}); try 'auto' or 'cpu'.") from None
     return picked

@@ -16,6 +16,7 @@ usual; running statistics are averaged when an epoch ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from torch import Tensor, distributed
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
-from hatrack.processes import place
+from hatrack.processes import place, several
 
 
 class Crew(NamedTuple):
@@ -77,6 +78,24 @@ def crew() -> Crew | None:
     return Crew(distributed.get_rank(), distributed.get_world_size())
 
 
+def require_joined() -> None:
+    """Refuse to work alone as one of several: each would train the whole, and all would write one folder."""
+    if several() and not (distributed.is_available() and distributed.is_initialized()):
+        raise HatrackError(
+            f"this is process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} (RANK and WORLD_SIZE, which torchrun "
+            "sets), but it has not joined the others, and each would train and write the same; call "
+            "torch.distributed.init_process_group() before the Learner is made, or start one process; where each is "
+            "meant to train for itself, unset WORLD_SIZE."
+        )
+
+
+def writes() -> bool:
+    """Return whether this process writes what all of them hold: the first one does."""
+    require_joined()
+    among = crew()
+    return among is None or among.rank == 0
+
+
 def join(cuda: bool) -> str:
     """Join the processes that torchrun started; return the device for this one: its own GPU, or the CPU."""
     device = "cpu"
@@ -88,7 +107,13 @@ def join(cuda: bool) -> str:
             )
         torch.cuda.set_device(place())
         device = f"cuda:{place()}"
-    distributed.init_process_group("nccl" if cuda else "gloo")
+    try:
+        distributed.init_process_group("nccl" if cuda else "gloo")
+    except (ValueError, RuntimeError) as error:
+        raise HatrackError(
+            f"this process cannot join the others ({str(error).splitlines()[0]}); start all of them with torchrun, or "
+            "unset WORLD_SIZE for a single one."
+        ) from None
     return device
 
 

@@ -1,15 +1,19 @@
-"""Proof that old tasks are unchanged: probe logits and locked entries, compared bit by bit."""
+"""Proof that old tasks are unchanged: what they answer and all that they are answered from, compared bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from hatrack.data.task import Inputs
 from hatrack.learn.processor import processor
+from hatrack.learn.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 
@@ -35,7 +39,11 @@ class Drift:
 
 @dataclass(frozen=True)
 class TaskProof:
-    """The verdict on one finished task."""
+    """The verdict on one finished task.
+
+    `entries`, `bytes`: that were compared bit by bit, of the shared network and of what is the task's own; `parts`:
+    what of its own changed; `locked`: whether any entry was compared.
+    """
 
     task: str
     changed_logits: int
@@ -43,22 +51,28 @@ class TaskProof:
     largest: float
     drifts: tuple[Drift, ...]
     tolerance: float = 0.0
-    locked: bool = True  # whether there are locked entries, and they were compared
+    entries: int = 0
+    bytes: int = 0
+    parts: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether nothing changed."""
-        return self.changed_logits == 0 and not self.drifts
+        return not (self.changed_logits or self.drifts or self.parts)
 
     def __str__(self) -> str:
         if self.ok:
             within = f" within {self.tolerance:g}" if self.tolerance else ""
-            locked = " and all locked entries" if self.locked else ""
-            same = "" if within and not locked else " bit-identical"
-            return f"{self.task}: unchanged ({self.logits} probe logits{within}{locked}{same})"
+            entries = f" and {self.entries:,} entries ({self.bytes:,} bytes)" if self.entries else ""
+            same = "" if within and not entries else " bit-identical"
+            return f"{self.task}: unchanged ({self.logits:,} probe logits{within}{entries}{same})"
         text = f"{self.task}: CHANGED"
         if self.changed_logits:
-            text += f", {self.changed_logits} of {self.logits} probe logits, by up to {self.largest:.3g}"
+            far = f"by up to {self.largest:.3g}" if isfinite(self.largest) else "nobody knows by how much"
+            text += f", {self.changed_logits:,} of {self.logits:,} probe logits, {far}"
+        if self.parts:
+            more = f" and {len(self.parts) - 1} more" if len(self.parts) > 1 else ""
+            text += f"; no longer as it was: {self.parts[0]}{more}"
         if self.drifts:
             first = self.drifts[0]
             text += (
@@ -70,28 +84,71 @@ class TaskProof:
 
 @dataclass(frozen=True)
 class Verification:
-    """The verdict on all finished tasks; `notes` say what else was found."""
+    """The verdict on all finished tasks; `notes` say what else was found.
+
+    `tampered`: files that are not what was written; `missing`: what could not be compared for want of a file.
+    """
 
     tasks: tuple[TaskProof, ...]
     notes: tuple[str, ...] = ()
     tampered: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was found that is not what it was."""
+        return bool(self.tampered) or not all(t.ok for t in self.tasks)
 
     @property
     def ok(self) -> bool:
         """Whether every finished task is exactly what it was when it was finished."""
-        return all(t.ok for t in self.tasks) and not self.tampered
+        return not self.changed and not self.missing
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.tasks), *self.tampered, *self.notes])
+        total = self.numbers()
+        counted = f"In all {total['logits']:,} probe logits and {total['entries']:,} entries ({total['bytes']:,} bytes)"
+        lines = [*map(str, self.tasks), *([f"{counted} were compared."] if self.tasks else [])]
+        return "\n".join([*lines, *self.tampered, *self.missing, *self.notes])
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what was compared, in all and task by task, in JSON values."""
+        counts = [{key: getattr(t, key) for key in ("task", "ok", "logits", "entries", "bytes")} for t in self.tasks]
+        total = {key: sum(count[key] for count in counts) for key in ("logits", "entries", "bytes")}
+        within = max((t.tolerance for t in self.tasks), default=0.0)
+        return {"ok": self.ok, "within": within, **total, "tasks": counts}
+
+
+@dataclass
+class Own:
+    """What a finished task answered to inputs that the user handed in, of which only a digest is kept."""
+
+    digest: str
+    logits: Tensor
 
 
 @dataclass
 class Probe:
-    """Prepared inputs of a finished task, the logits they gave when it was finished, and where that was computed."""
+    """What a finished task answered to inputs drawn from the seed, where that was computed, and the task's seal.
 
-    x: Tensor
+    Of a save of version 0.1: `x`, the samples that it answered, until it is saved again; no seal.
+    """
+
     logits: Tensor
     environment: dict[str, str]
+    seal: Seal | None = None
+    own: Own | None = None
+    x: Tensor | None = None
+
+
+class Finished(Protocol):
+    """What is known of a finished task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def inputs(self) -> Inputs: ...
 
 
 @contextmanager
@@ -109,8 +166,33 @@ def _one_thread() -> Iterator[None]:
 def probe_logits(method: Method, x: Tensor, task: int) -> Tensor:
     """Return the logits by which a task is held to its word, in float32: rounded products no two machines do alike."""
     method.model.net.eval()
+    # In the layout of what is drawn: strides decide which kernel runs, and so the last bits.
+    x = x.clone(memory_format=torch.contiguous_format)
     with _one_thread(), method.model.unrounded():
         return method.predict(x, task).float()
+
+
+def witness(method: Method, task: int, about: Finished, x: Tensor, own: tuple[str, Tensor] | None = None) -> Probe:
+    """Return what a task that has just ended is held to; `own`: the digest of the user's probes, and they, prepared."""
+    answers: list[Tensor] = []
+    asked = [x] if own is None else [x, own[1]]
+    taken = seal(
+        method, task, about.inputs, about.classes, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
+    )
+    kept = None if own is None else Own(own[0], answers[1])
+    return Probe(answers[0], environment(method.model.device), taken, kept)
+
+
+def renewed(method: Method, task: int, old: Probe, x: Tensor) -> Probe:
+    """Return a probe of version 0.1 without its samples: with the answers to `x` where its own still hold.
+
+    Where they do not, what to compare with is lost; then no answer is right, and it stays found out.
+    """
+    assert old.x is not None
+    here = environment(method.model.device)
+    changed, _ = _compared(probe_logits(method, old.x, task), old.logits, _tolerance(old, here))
+    logits = probe_logits(method, x, task)
+    return Probe(torch.full_like(logits, torch.inf) if bool(changed.any()) else logits, here)
 
 
 class Vault:
@@ -137,14 +219,20 @@ class Vault:
 
         Of an entry that came into use later (a layer unfrozen since), nothing is known from before.
         """
-        for name, amount in use.items():
-            if name not in self.held:
-                continue
+        for name, relied in self._relied(use):
             now, then = parameters[name].detach(), self.values[name]
-            moved = (amount > 0) & self.held[name] & ~same_bits(now, then)
+            moved = relied & ~same_bits(now, then)
             if bool(moved.any()):
                 largest = float((now - then)[moved].abs().max())
                 yield Drift(layer_of(name), name, int(moved.sum()), largest)
+
+    def counted(self, use: Mapping[str, Tensor]) -> tuple[int, int]:
+        """Return how many entries `drifts` compares, and their bytes."""
+        counts = [(int(relied.sum()), self.values[name].element_size()) for name, relied in self._relied(use)]
+        return sum(n for n, _ in counts), sum(n * size for n, size in counts)
+
+    def _relied(self, use: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        return ((name, (amount > 0) & self.held[name]) for name, amount in use.items() if name in self.held)
 
 
 def same_bits(a: Tensor, b: Tensor) -> Tensor:
@@ -153,31 +241,89 @@ def same_bits(a: Tensor, b: Tensor) -> Tensor:
     return a.contiguous().view(words) == b.contiguous().view(words)
 
 
-def prove(method: Method, names: Sequence[str], probes: Sequence[Probe], vault: Vault) -> Verification:
-    """Recompute every finished task's probe logits and compare all it relies on, bit by bit.
+def _tolerance(probe: Probe, here: Mapping[str, str]) -> float:
+    return 0.0 if probe.environment == here else TOLERANCE
 
-    Logits that were stored on another machine, whose arithmetic rounds differently, are compared within a tolerance.
-    Where nothing is promised (soft gates), nothing is locked: a later task may move an entry and rely on it as it is
-    then, so that entries say where a change comes from, and only logits that there is one.
+
+def _compared(now: Tensor, then: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Return which logits changed, and how far apart they are."""
+    if now.shape != then.shape:
+        return torch.ones_like(now, dtype=torch.bool), torch.full_like(now, torch.inf)
+    distance = (now - then).abs()
+    scale = then.abs().amax(-1, keepdim=True).clamp(min=1)
+    return ~same_bits(now, then) if tolerance == 0 else ~(distance <= tolerance * scale), distance
+
+
+def prove(
+    method: Method,
+    tasks: Sequence[Finished],
+    probes: Sequence[Probe],
+    vault: Vault,
+    drawn: Callable[[int], Tensor],
+    own: Mapping[int, Tensor],
+) -> Verification:
+    """Recompute every finished task's probe logits and compare all it is answered from, bit by bit.
+
+    `drawn` gives a task's prepared probes, `own` holds those that the user handed in. Logits that were stored on
+    another machine, whose arithmetic rounds differently, are compared within a tolerance. Where nothing is promised
+    (soft gates), nothing is locked or sealed: a later task may move an entry and rely on it as it is then, so that
+    entries say where a change comes from, and only logits that there is one.
     """
     parameters = dict(method.model.net.named_parameters())
     here = environment(method.model.device)
-    elsewhere = [probe.environment for probe in probes if probe.environment != here]
     proofs = []
-    for task, (name, probe) in enumerate(zip(names, probes, strict=True)):
-        now = probe_logits(method, probe.x, task)
-        distance = (now - probe.logits).abs()
-        tolerance = 0.0 if probe.environment == here else TOLERANCE
-        scale = probe.logits.abs().amax(-1, keepdim=True).clamp(min=1)
-        changed = ~same_bits(now, probe.logits) if tolerance == 0 else ~(distance <= tolerance * scale)
+    for task, (about, probe) in enumerate(zip(tasks, probes, strict=True)):
+        tolerance = _tolerance(probe, here)
+        asked = [(drawn(task) if probe.x is None else probe.x, probe.logits)]
+        asked += [(own[task], probe.own.logits)] if probe.own is not None and task in own else []
+        found = [_compared(probe_logits(method, x, task), then, tolerance) for x, then in asked]
+        changed, distance = (torch.cat([pair[i].flatten() for pair in found]) for i in (0, 1))
         use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
         drifts = tuple(vault.drifts(parameters, use))
+        odd, sealed = broken(probe.seal, method, task, about.inputs, about.classes) if probe.seal else ([], [])
+        entries, size = vault.counted(use)
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
-        proofs.append(TaskProof(name, int(changed.sum()), now.numel(), largest, drifts, tolerance, bool(use)))
-    notes = [] if method.promises() else [f"{method.name}, as it was set, makes no promise about old tasks."]
-    if elsewhere:
-        notes.append(
-            f"{len(elsewhere)} of {len(probes)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
-            f"are compared within {TOLERANCE:g} of their size, locked entries bit by bit."
+        proofs.append(
+            TaskProof(
+                about.name,
+                int(changed.sum()),
+                changed.numel(),
+                largest,
+                drifts,
+                tolerance,
+                entries + sum(t.numel() for t in sealed),
+                size + sum(t.nbytes for t in sealed),
+                tuple(odd),
+            )
         )
-    return Verification(tuple(proofs), tuple(notes))
+    return Verification(tuple(proofs), tuple(_notes(method, tasks, probes, here, own)))
+
+
+def _notes(
+    method: Method,
+    tasks: Sequence[Finished],
+    probes: Sequence[Probe],
+    here: Mapping[str, str],
+    own: Iterable[int],
+) -> Iterator[str]:
+    """Yield what a verdict does not cover, and why."""
+    if not method.promises():
+        yield f"{method.name}, as it was set, makes no promise about old tasks."
+    elsewhere = [probe.environment for probe in probes if probe.environment != here]
+    if elsewhere:
+        yield (
+            f"{len(elsewhere)} of {len(probes)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
+            f"are compared within {TOLERANCE:g} of their size, entries bit by bit."
+        )
+    unsealed = sum(probe.seal is None for probe in probes)
+    if unsealed and method.promises():
+        yield (
+            f"{unsealed} of {len(probes)} tasks were saved by version 0.1, which sealed neither heads nor masks: of "
+            f"these, only answers and shared entries are compared."
+        )
+    for task, (about, probe) in enumerate(zip(tasks, probes, strict=True)):
+        if probe.own is not None and task not in set(own):
+            yield (
+                f"{about.name} has probes of its own, which were not handed in: verify(probes={{{about.name!r}: x}}) "
+                f"compares them too."
+            )

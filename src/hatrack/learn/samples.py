@@ -37,8 +37,9 @@ class Samples:
     def keep(self, train: Part, valid: Part) -> None:
         """Keep the share of a finished task's samples that the method wants to have at hand later."""
         if self._share is not None:
-            self.train.append(self._some(train, self._share, train.task))
-            self.valid.append(self._some(valid, self._share, valid.task, 1))
+            kept = self._some(train, self._share, train.task), self._some(valid, self._share, valid.task, 1)
+            self.train.append(kept[0])
+            self.valid.append(kept[1])
 
     def _splits(self, task: Task, index: int) -> tuple[Split, Split]:
         if task.valid is not None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-PURPOSES = ("head", "method", "shuffle", "noise", "split", "net", "memory")
+PURPOSES = ("head", "method", "shuffle", "noise", "split", "net", "memory", "probe")
 
 
 def stream(seed: int, purpose: str, *where: int) -> int:
@@ -23,6 +23,12 @@ def stream(seed: int, purpose: str, *where: int) -> int:
 def generator(seed: int, purpose: str, *where: int) -> torch.Generator:
     """Return a CPU generator for that stream."""
     return torch.Generator().manual_seed(stream(seed, purpose, *where))
+
+
+def everywhere(seed: int, purpose: str, *where: int) -> np.random.RandomState:
+    """Return a stream that is the same under every version of NumPy and torch: NumPy has frozen this one for good."""
+    words = np.random.SeedSequence([seed, PURPOSES.index(purpose), *where]).generate_state(8, np.uint32)
+    return np.random.RandomState(words)
 
 
 @contextmanager

@@ -1,12 +1,16 @@
 """A learner on disk: safetensors and one JSON page; nothing pickled, nothing half-written.
 
-    learner.json                what is what, and the SHA-256 of the three files beside it
-    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, probes, the vault
+    learner.json                what is what, and the SHA-256 of the files beside it
+    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, the vault
     live-<digest>.safetensors   the network, and the task in progress
+    before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
 
 The tensor files are named by their content and never rewritten; the JSON page is replaced in one step, and what it
 no longer names is removed afterwards. A kill at any moment leaves a page whose files are all there.
+
+No sample of a task is among it, unless its method keeps some (then the page says so): probes are drawn from the seed,
+and so is the input that the unit map is traced with. Version 0.1 did save samples; they go when that is saved again.
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,15 +28,18 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
-from hatrack import atomic
+from hatrack import atomic, seal
+from hatrack.data import kind as kinds
 from hatrack.data.task import Inputs
-from hatrack.errors import HatrackError, unknown
+from hatrack.errors import Edited, HatrackError, one_line, unknown
 from hatrack.learn import proof
+from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
+from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
@@ -40,8 +47,7 @@ if TYPE_CHECKING:
 PAGE = "learner.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
 OURS = re.compile(
-    r"(tasks|live|best)-[0-9a-f]{12}\.safetensors|"
-    r"\.((tasks|live|best)-[0-9a-f]{12}\.safetensors|learner\.json)\.[0-9a-f-]+\.tmp"
+    r"{0}|\.({0}|learner\.json)\.[0-9a-f-]+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors")
 )
 SCHEMA = 1
 
@@ -51,19 +57,25 @@ def save(learner: Learner, folder: Path) -> None:
     snapshot(learner, folder)()
 
 
-def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
+def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = None) -> Callable[[], None]:
     """Copy what there is to save, and return a function that writes it; meanwhile the learner may go on.
 
-    It must have been called before the next snapshot is taken.
+    It must have been called before the next snapshot is taken. `run`: what the page is to say of the run's files.
     """
-    fit = learner._fit
+    for t, probe in enumerate(learner.probes):
+        if probe.x is not None:
+            learner.probes[t] = proof.renewed(learner.method, t, probe, learner._drawn(t))
+    standing = _standing(learner)
     drafts = [
-        _draft(learner, folder, "tasks", (learner.finished, learner.model.example is not None), _finished_tensors),
+        _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
-    if fit is not None:
-        key = (learner.finished, fit.place.phase, fit.best_epoch)
-        drafts.append(_draft(learner, folder, "best", key, lambda _: fit.best))
+    before = _before(learner)
+    if before is not None:
+        drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
+    if standing is not None:
+        key = (learner.finished, standing.phase, standing.numbers["best_epoch"])
+        drafts.append(_draft(learner, folder, "best", key, lambda _: standing.best))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -72,19 +84,26 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
         "batch_size": learner.batch_size,
         "precision": learner.model.precision.name,
         "seed": learner.seed,
-        "tasks": [{"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs)} for t in learner.tasks],
+        "tasks": [
+            {"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs), "kind": kinds.described(t.kind)}
+            for t in learner.tasks
+        ],
         "finished": learner.finished,
         "capacity": list(learner.capacities),
-        "fit": None if fit is None else fit.numbers(),
+        "fit": None if standing is None else standing.numbers,
         "environments": [probe.environment for probe in learner.probes],
+        "seals": [probe.seal for probe in learner.probes],
+        "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
+        "keeps_samples": learner.method.keeps_samples,
         "optimizer": learner.trained_with,
+        **({"run": dict(run)} if run else {}),
     }
 
     def write() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         files = {draft.kind: _store(learner, folder, draft) for draft in drafts}
-        whole = page | {"files": files}
-        atomic.write(folder / PAGE, json.dumps(whole | {"sha256": _digest(whole)}, indent=1).encode())
+        text = json.dumps({**page, "files": files, **seal.BLANK}, indent=1)
+        atomic.write(folder / PAGE, seal.sealed(text))
         named = {f["name"] for f in files.values()} | {PAGE}
         for path in folder.iterdir():
             if path.name not in named and OURS.fullmatch(path.name):
@@ -93,10 +112,13 @@ def snapshot(learner: Learner, folder: Path) -> Callable[[], None]:
     return write
 
 
-def _digest(page: dict[str, Any]) -> str:
-    """Return the SHA-256 of what a page says, however it is laid out; its own entry for it is left out."""
-    said = json.loads(json.dumps({key: value for key, value in page.items() if key != "sha256"}))
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _intact(text: str, page: dict[str, Any]) -> bool:
+    """Return whether a page is as it was written; version 0.1 took the digest of what it says, not of its bytes."""
+    if "seals" in page:
+        return seal.intact(text.encode())
+    said = {key: value for key, value in page.items() if key != "sha256"}
+    then = page.get("sha256")
+    return then is None or then == hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 class _Draft(NamedTuple):
@@ -147,40 +169,68 @@ def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
     return entry
 
 
+def _standing(learner: Learner) -> Resume | None:
+    """Return where training stands, or stood when a learner was loaded that has not gone on since; None between."""
+    fit = learner._fit
+    return learner._resume if fit is None else Resume(fit.numbers(), fit.tensors(), fit.best)
+
+
+def _before(learner: Learner) -> Before | None:
+    """Return what there was before the task in progress, None between tasks."""
+    return learner._before if len(learner.tasks) > learner.finished else None
+
+
 def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
-    tensors = {f"method/{name}": t for name, t in learner.method.state().items()}
-    if learner.model.example is not None:
-        tensors["example"] = learner.model.example
+    before = _before(learner)
+    heads = [dict(h.named_parameters()) for h in learner.model.heads] if before is None else before.heads
+    state = learner.method.state() if before is None else before.state
+    tensors: dict[str, Tensor] = {f"method/{name}": t for name, t in state.items()}
     for name, initial in learner.model.initial.items():
         tensors[f"initial/{name}"] = initial
-    for t in range(learner.finished):
-        tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
-        tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
-        tensors |= {f"probe/{t}/x": learner.probes[t].x, f"probe/{t}/logits": learner.probes[t].logits}
+    for t, probe in enumerate(learner.probes):
+        tensors |= _of_task(learner, t, heads[t]) | {f"probe/{t}/logits": probe.logits}
+        if probe.own is not None:
+            tensors[f"probe/{t}/own"] = probe.own.logits
     for name, value in learner.vault.values.items():
         tensors |= {f"vault/{name}": value, f"held/{name}": learner.vault.held[name].to(torch.uint8)}
     return tensors
 
 
+def _of_task(learner: Learner, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a task has for itself, finished or in progress."""
+    tensors = {f"head/{t}/{n}": p for n, p in head.items()}
+    tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
+    kind = learner.tasks[t].kind
+    return tensors | {f"kind/{t}/low": kind.low, f"kind/{t}/high": kind.high}
+
+
 def _live_tensors(learner: Learner) -> dict[str, Tensor]:
     tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
-    for t in range(learner.finished, len(learner.model.heads)):
-        tensors |= {f"head/{t}/{n}": p for n, p in learner.model.heads[t].named_parameters()}
-        tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
-    if learner._fit is not None:
-        trained = {id(tensor) for tensor in learner._fit.moving.values()}
+    for t in range(learner.finished, len(learner.tasks)):
+        tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
+    standing, fit = _standing(learner), learner._fit
+    if standing is not None:
+        trained = None if fit is None else {id(tensor) for tensor in fit.moving.values()}
         for t in range(learner.finished):  # heads of old tasks, where the method goes on training them
             named = learner.model.heads[t].named_parameters()
-            tensors |= {f"head/{t}/{n}": p for n, p in named if id(p) in trained}
-        tensors |= {f"fit/{name}": t for name, t in learner._fit.tensors().items()}
+            tensors |= {f"head/{t}/{n}": p for n, p in named if trained is None or id(p) in trained}
+        tensors |= {f"fit/{name}": t for name, t in standing.tensors.items()}
     return tensors
 
 
 def input_shape(folder: Path) -> tuple[int, ...] | None:
     """Return the shape of one input of a saved learner, so that its network can be built again without its data."""
-    entry = _read_page(folder)["files"]["tasks"]
-    tensors = _read_tensors(folder, entry, check=False, tampered=[])
+    page = _read_page(folder)[0]
+    if all("kind" in about for about in page["tasks"]):
+        return tuple(page["tasks"][0]["kind"]["shape"]) if page["tasks"] else None
+    tensors = _read_tensors(folder, page["files"]["tasks"], [])
     return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
+
+
+def of_run(folder: Path) -> tuple[dict[str, Any] | None, bool]:
+    """Return what the page of a run's learner says of the run's files, None in version 0.1, and if it is intact."""
+    page, intact = _read_page(folder)
+    return page.get("run"), intact
 
 
 def load(
@@ -196,16 +246,22 @@ def load(
     The method is rebuilt from its stored settings unless given. An optimiser other than the method's own cannot be
     stored as code: give the same callable again.
     """
-    return _load(Path(folder), net, method, optimizer, device, engine, check=True)[0]
+    return _load(Path(folder), net, method, optimizer, device, engine)
 
 
 def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") -> proof.Verification:
     """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
-    learner, tampered = _load(folder, net, None, None, device, "auto", check=False)
-    verdict = learner.verify()
-    return proof.Verification(verdict.tasks, verdict.notes, tuple(tampered))
+    tampered: list[str] = []
+    try:
+        verdict = _load(folder, net, None, None, device, "auto", tampered).verify()
+    except Exception as error:  # what was edited may be good for anything
+        if not tampered:
+            raise
+        verdict = proof.Verification((), (f"Nothing else can be compared: {one_line(error)}",))
+    return replace(verdict, tampered=tuple(tampered))
 
 
+@undisturbed()
 def _load(
     folder: Path,
     net: nn.Module,
@@ -213,15 +269,33 @@ def _load(
     optimizer: Any,
     device: str | torch.device,
     engine: str,
-    check: bool,
-) -> tuple[Learner, list[str]]:
+    tampered: list[str] | None = None,
+) -> Learner:
+    """Return the learner; files that were changed are named in `tampered`, and refused where there is none."""
+    page, intact = _read_page(folder)
+    if not intact:
+        _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", tampered)
+    try:
+        files = {kind: _read_tensors(folder, entry, tampered) for kind, entry in page["files"].items()}
+        return _built(folder, page, files, net, method, optimizer, device, engine)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise HatrackError(
+            f"{folder / PAGE} does not describe a whole learner ({one_line(error)}); load an older save, or begin anew."
+        ) from error
+
+
+def _built(
+    folder: Path,
+    page: dict[str, Any],
+    files: dict[str, dict[str, Tensor]],
+    net: nn.Module,
+    method: Method | None,
+    optimizer: Any,
+    device: str | torch.device,
+    engine: str,
+) -> Learner:
     from hatrack.learn.learner import Learned, Learner
 
-    page = _read_page(folder)
-    tampered: list[str] = []
-    if page.get("sha256") not in (None, _digest(page)):  # None: a save of an earlier version
-        _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", check, tampered)
-    files = {kind: _read_tensors(folder, entry, check, tampered) for kind, entry in page["files"].items()}
     done, live = files["tasks"], files["live"]
     if method is None:
         if page["method"] not in METHODS:
@@ -235,56 +309,92 @@ def _load(
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
-    _fill(model.tensors(), _under(live, "net/"), "the network")
+    finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]
     model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}
-    model.example = done["example"].to(model.device) if "example" in done else None
     trained = model.parameters()
-    for t, about in enumerate(page["tasks"]):
-        held = {**done, **live}
-        weight = held[f"head/{t}/weight"]
+
+    def add(task: int, held: dict[str, Tensor]) -> None:
+        about, weight = page["tasks"][task], held[f"head/{task}/weight"]
         head = new_head(weight.shape[1], weight.shape[0], model.device)
-        _fill(dict(head.named_parameters()), _under(held, f"head/{t}/"), f"head {t}")
+        _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
         model.heads.append(head)
-        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{t}/").items()}
+        own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{task}/").items()}
         model.private.append(own)
         inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
-        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs)))
+        kind = _kind(about, held, task)
+        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs), kind))
+
+    for t in range(finished):
+        add(t, done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
-    for t, where in enumerate(wheres):
-        x, logits = (done[f"probe/{t}/{part}"].to(model.device) for part in ("x", "logits"))
-        learner.probes.append(proof.Probe(x, logits, where))
+    seals, digests = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes"))
+    for t, (where, taken, digest) in enumerate(zip(wheres, seals, digests, strict=True)):
+        kept = {part: v.to(model.device) for part, v in _under(done, f"probe/{t}/").items()}
+        given = None if digest is None else proof.Own(digest, kept["own"])
+        learner.probes.append(proof.Probe(kept["logits"], where, taken, given, kept.get("x")))
     learner.vault.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     learner.trained_with = page.get("optimizer")
+    if going_on:  # version 0.1 did not save the network of before the task in progress
+        _fill(model.tensors(), _under(files.get("before", live), "net/"), "the network")
+        model.example = _example(learner, done) if finished else None
+        learner._before = Before(learner, _under(done, "method/"))
+        for t in range(finished, len(page["tasks"])):
+            add(t, live)
+        for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
+            head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
+    _fill(model.tensors(), _under(live, "net/"), "the network")
+    model.example = _example(learner, done)
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
-    return learner, tampered
+    return learner
 
 
-def _read_page(folder: Path) -> dict[str, Any]:
+def _example(learner: Learner, done: dict[str, Tensor]) -> Tensor | None:
+    """Return what the unit map is traced with: version 0.1 kept a sample."""
+    device = learner.model.device
+    if "example" in done:
+        return done["example"].to(device)
+    return learner.tasks[0].drawn(learner.seed, 0, device, 1) if learner.tasks else None
+
+
+def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind:
+    if "kind" in about:
+        return kinds.restored(about["kind"], held[f"kind/{t}/low"], held[f"kind/{t}/high"])
+    # Version 0.1 kept prepared samples: 64 of a finished task, one of the first.
+    return kinds.of([held.get(f"probe/{t}/x", held["example"])], raw=False)
+
+
+def _read_page(folder: Path) -> tuple[dict[str, Any], bool]:
+    """Return what the page says, and whether it is as it was written."""
     path = folder / PAGE
     try:
-        page: dict[str, Any] = json.loads(path.read_text())
+        text = path.read_text()
+        page: dict[str, Any] = json.loads(text)
     except FileNotFoundError:
         raise HatrackError(f"{folder} holds no saved learner (no {PAGE}).") from None
-    except ValueError as error:
-        raise HatrackError(f"{path} is not valid JSON ({error}).") from None
+    except OSError as error:
+        raise HatrackError(f"{path} cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError) as error:
+        raise HatrackError(f"{path} is not valid JSON ({one_line(error)}).") from None
     if not isinstance(page, dict) or not isinstance(page.get("files"), dict):
         raise HatrackError(f"{path} does not describe a saved learner; load an older save, or begin anew.")
     if page.get("schema") != SCHEMA:
         raise HatrackError(f"{path} has schema {page.get('schema')!r}; this version reads {SCHEMA}.")
-    return page
+    return page, _intact(text, page)
 
 
-def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: list[str]) -> dict[str, Tensor]:
+def _read_tensors(folder: Path, entry: dict[str, Any], tampered: list[str] | None) -> dict[str, Tensor]:
     path = folder / entry["name"]
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise HatrackError(f"{path} is missing; the saved learner is incomplete.") from None
+    except OSError as error:
+        raise HatrackError(f"{path} cannot be read ({error.strerror}).") from None
     try:
         held: dict[str, Tensor] = parse(data)
         # The file sorts its tensors, and they lie in it unaligned: both would change how sums over them round.
@@ -295,14 +405,14 @@ def _read_tensors(folder: Path, entry: dict[str, Any], check: bool, tampered: li
         ) from None
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
         finding = f"{path.name} was changed after it was written (its SHA-256 differs from the one in {PAGE})."
-        _find(finding, check, tampered)
+        _find(finding, tampered)
     return tensors
 
 
-def _find(finding: str, check: bool, tampered: list[str]) -> None:
+def _find(finding: str, tampered: list[str] | None) -> None:
     """Refuse a file that was changed, or note it for the verdict."""
-    if check:
-        raise HatrackError(f"{finding} Run verify to see what drifted.")
+    if tampered is None:
+        raise Edited(f"{finding} Run verify to see what drifted.")
     tampered.append(finding)
 
 

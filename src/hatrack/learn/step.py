@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, SGD, Optimizer
+from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.learn.parallel import Crew, crew
 from hatrack.learn.shortest import count_steps
-from hatrack.masks.lock import watched
+from hatrack.masks.lock import hooked, watched
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
@@ -54,6 +55,7 @@ class Stepper:
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.crew = crew()
+        self._evaluates = evaluates(optimizer)
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
@@ -61,6 +63,10 @@ class Stepper:
     def begin_epoch(self, feed: Feed, size: int) -> int:
         """Switch to training, set the clock, and return the number of steps that batches of `size` make."""
         self.method.train_mode()
+        model = self.method.model
+        if self.method.lock is not None and hooked([model.net, *model.heads], self.parameters):
+            self.method.lock.trust(None)
+        self._switch("train")
         steps = count_steps(self.method.model, feed, size)
         self.method.clock.start(steps)
         self.loss.zero_()
@@ -69,9 +75,15 @@ class Stepper:
 
     def step(self, batch: Batch) -> None:
         """Move the parameters by one batch."""
-        if isinstance(self.optimizer, LBFGS):  # evaluates the loss as often as its line search likes
-            loss: Any = self.optimizer.step(lambda: self.evaluate(batch))
-            self.settle(loss)
+        if self._evaluates:
+            losses: list[Tensor] = []
+
+            def closure() -> Any:
+                losses.append(self.evaluate(batch))
+                return losses[-1]
+
+            self.optimizer.step(closure)
+            self.settle(losses[0])
         else:
             self.move(self.evaluate(batch))
 
@@ -101,11 +113,24 @@ class Stepper:
         return whole
 
     def end_epoch(self) -> None:
-        """Make running statistics the same in all processes."""
+        """Leave the weights that count behind, and running statistics that are the same in all processes."""
+        self._switch("eval")
         if self.crew is not None:
             model = self.method.model
             own = [t for t in model.private[self.method.task].values() if not t.requires_grad]
             self.crew.average([*model.net.buffers(), *own])
+
+    def _switch(self, mode: str) -> None:
+        """Let the optimiser bring in the weights it trains or those that count; a schedule-free one has both."""
+        switch = getattr(self.optimizer, mode, None)
+        if callable(switch):
+            switch()
+        self.hold()
+
+    def hold(self) -> None:
+        """Give locked entries their bits back, whoever wrote to them: at the end of an epoch all must be in place."""
+        if self.method.lock is not None:
+            self.method.lock.restore()
 
     def move(self, loss: Tensor) -> None:
         """Let the optimiser follow the gradients that `evaluate` left behind."""
@@ -129,6 +154,12 @@ class Stepper:
         """Multiply every group's learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
+
+
+def evaluates(optimizer: Optimizer) -> bool:
+    """Whether a step evaluates the loss itself, as often as it likes: it takes a closure that must not be left out."""
+    given = signature(optimizer.step).parameters.values()
+    return any(p.name == "closure" and p.default is Parameter.empty for p in given)
 
 
 def plain(optimizer: Optimizer) -> bool:

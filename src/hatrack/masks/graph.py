@@ -22,7 +22,7 @@ from torch.fx import Node
 
 from hatrack.errors import HatrackError
 from hatrack.masks import ops
-from hatrack.modes import evaluating
+from hatrack.modes import evaluating, untouched
 
 REMEDY = "or choose a method that needs no unit map (pmask, for example)"
 
@@ -41,30 +41,40 @@ class Graph:
 
 def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
-    try:
-        with evaluating(net), torch.no_grad(), _quiet():
+    with evaluating(net), untouched(net), torch.no_grad(), _quiet():
+        _require_features(net, batch)  # for real, so that what forward() makes at its first call is there
+        try:
             program = torch.export.export(net, (batch,), strict=False)
             if any(_writes_unseen(node) for node in program.graph.nodes):
                 program = program.run_decompositions({})
-    except Exception as error:
-        _require_fit(net, batch)
-        raise HatrackError(
-            f"{_culprit(net, error)} cannot be traced by torch.export ({_reason(error)}); write its forward without "
-            f"Python branches on the data, {REMEDY}."
-        ) from error
-    return _graph(net, program)
+        except Exception as error:
+            branches = "data-dependent" in _first_line(error)
+            reason = "a Python branch depends on the data" if branches else _first_line(error)
+            way_out = "write its forward without Python branches on the data, " if branches else ""
+            raise HatrackError(
+                f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}."
+            ) from error
+        return _graph(net, program)
 
 
-def _require_fit(net: nn.Module, batch: Tensor) -> None:
-    """Raise where the network cannot take such a batch at all: then tracing is not what fails."""
+def _require_features(net: nn.Module, batch: Tensor) -> None:
+    """Raise where the network cannot take such a batch, or gives no tensor of features: tracing is not what fails."""
     try:
-        with evaluating(net), torch.no_grad(), _quiet():
-            net(batch)
+        features = net(batch)
     except Exception as error:
         raise HatrackError(
             f"{type(net).__name__} cannot take inputs of shape {tuple(batch.shape[1:])}, {batch.dtype}: "
-            f"{_culprit(net, error)} fails ({_reason(error)}); give inputs that the network is made for."
+            f"{_culprit(net, error)} fails ({_first_line(error)}); give inputs that the network is made for."
         ) from error
+    if isinstance(features, Tensor) and features.ndim > 1:
+        return
+    several = isinstance(features, list | tuple) and all(isinstance(part, Tensor) for part in features)
+    shapes = [part.shape for part in features] if several else [getattr(features, "shape", None)]
+    returned = ", ".join(type(features).__name__ if shape is None else str(tuple(shape)) for shape in shapes)
+    raise HatrackError(
+        f"{type(net).__name__} must map a batch to one tensor of features (batch, features), it returns "
+        f"{returned or 'nothing'}; wrap it in a module that returns the features alone."
+    )
 
 
 def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
@@ -105,7 +115,7 @@ def _refuse_written_parameters(program: torch.export.ExportedProgram, parameters
     written = dict(program.graph_signature.parameters_to_mutate)
     for node in program.graph.nodes:
         target = _written(node)
-        while target is not None and target.op == "call_function" and target.args:
+        while target is not None and target.op == "call_function" and _may_alias(target):
             target = target.args[0] if isinstance(target.args[0], Node) else None
         if target in parameters:
             written[node.name] = parameters[target]
@@ -177,9 +187,9 @@ def _culprit(net: nn.Module, error: BaseException) -> str:
     return f"layer {found!r} of {type(net).__name__}" if found else type(net).__name__
 
 
-def _reason(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return "a Python branch depends on the data" if "data-dependent" in lines[0] else lines[0].rstrip(".")
+    return lines[0].rstrip(".")
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from hatrack.masks.unions import ALWAYS_ON, Unions, compact
 from hatrack.masks.unitmap import Note
-from hatrack.masks.values import Value
+from hatrack.masks.values import NOTHING, Held, Value
 
+Uses: TypeAlias = "tuple[Occasion, ...] | None"  # of the parameters that a value is computed from; None: it is of none
+NO_UNITS = torch.zeros(0, dtype=torch.long)
 UNUSED = -1  # at entries of a parameter that an occasion does not use
 
 
@@ -39,6 +42,7 @@ class Meeting:
     """
 
     occasion: Occasion
+    held: Held
     positions: Tensor
     ids: Tensor
 
@@ -46,96 +50,159 @@ class Meeting:
 class Ledger:
     """Collects occasions in forward order."""
 
-    def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
+    def __init__(self, shapes: Mapping[str, torch.Size], trained: Collection[str]) -> None:
         self.shapes = dict(shapes)
+        self.trained = frozenset(trained)
         self.unions = Unions()
         self.occasions: dict[str, list[Occasion]] = {}
         self.norms: dict[str, str] = {}
         self.notes: list[Note] = []
         self._meetings: list[Meeting] = []
+        self._born: dict[tuple[str, bool], tuple[Tensor, Occasion]] = {}
+        self._written: dict[bool, list[Tensor]] = {True: [], False: []}  # units, by whether what writes them is trained
         self._explained = torch.zeros(0, dtype=torch.long)
 
     def note(self, where: str, what: str) -> None:
         """Put down something that was handled conservatively."""
         self.notes.append(Note(where, what))
 
+    # ---- units
+
+    def fresh(self, writer: str, count: int, weight: Value) -> Tensor:
+        """Return new units, written by a weight."""
+        units = self.unions.fresh(writer, count)
+        if weight.held:
+            self._written[any(held.name in self.trained for held in weight.held)].append(units)
+        return units
+
+    def born(self, held: Held) -> tuple[Tensor, Occasion]:
+        """Return units of a parameter that is used as data (a class token), one a group of entries, and their use."""
+        key = (held.name, held.scaled)
+        if held.groups is None and key in self._born:  # wherever it is used, it is one thing
+            return self._born[key]
+        shape = self.shapes[held.name]
+        count = shape.numel() if held.groups is None else int(held.groups.max()) + 1
+        units = self.fresh(held.name, count, Value(shape, held=(held,)))
+        own = (units if held.groups is None else units[held.groups]).view(shape)
+        written = own if held.scaled and held.groups is None else None
+        found = units, self._add(Occasion(held.name, (own,), written))
+        if held.groups is None:
+            self._born[key] = found
+        return found
+
     # ---- uses
 
-    def use(self, value: Value | None, units: tuple[Tensor, ...], written: Tensor | None = None) -> Occasion | None:
-        """Put down a use of a parameter; `units` and `written` broadcast to the value's shape. None if it is none."""
-        if value is None or value.param is None:
+    def use(self, value: Value | None, units: tuple[Tensor, ...], written: Tensor | None = None) -> Uses:
+        """Put down a use of the parameters in a value; `units` and `written` broadcast to the value's shape."""
+        if value is None or not value.held:
             return None
-        laid = tuple(self._lay(value, ids, UNUSED if i == 0 else ALWAYS_ON)[0] for i, ids in enumerate(units))
-        occasion = self._add(Occasion(value.param, laid))
-        if written is not None:
-            occasion.written = self.pattern(value, written)
-        return occasion
+        occasions = []
+        for held in value.held:
+            laid = (self._lay(held, value.shape, ids, UNUSED if i == 0 else ALWAYS_ON) for i, ids in enumerate(units))
+            occasion = self._add(Occasion(held.name, tuple(ids for ids, _ in laid)))
+            if written is not None:
+                occasion.written = self._pattern(held, value.shape, written)
+            occasions.append(occasion)
+        return tuple(occasions)
 
     def pattern(self, value: Value, ids: Tensor) -> Tensor | None:
-        """Return ids in the layout of a value's parameter, if a gate there is the same as a gate on the value."""
-        laid, several = self._lay(value, ids, ALWAYS_ON)
-        return laid if value.scaled and not several else None
+        """Return ids in the layout of a value's only parameter, if a gate there is the same as a gate on the value."""
+        return self._pattern(value.held[0], value.shape, ids) if len(value.held) == 1 else None
 
-    def _lay(self, value: Value, ids: Tensor, elsewhere: int) -> tuple[Tensor, bool]:
+    def _pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+        if not held.scaled:
+            return None
+        laid, several = self._lay(held, shape, ids, ALWAYS_ON)
+        return None if several else laid
+
+    def _lay(self, held: Held, shape: torch.Size, ids: Tensor, elsewhere: int) -> tuple[Tensor, bool]:
         """Bring ids from the layout of a value to that of its parameter; whether an entry meets several units."""
-        assert value.param is not None
-        if value.pos is None:
+        if held.pos is None and held.groups is None:
             return ids, False
-        turned = _turned(value.pos, ids, self.shapes[value.param])
-        if turned is not None:
-            return turned, False
-        found, several = self._gather(value.param, value.pos, ids.expand(value.shape))
+        positions = held.positions(shape)
+        if held.groups is None:
+            turned = _turned(positions, ids, self.shapes[held.name])
+            if turned is not None:
+                return turned, False
+        found, several = self._gather(held, positions, ids.expand(shape))
         return compact(torch.where(found == UNUSED, elsewhere, found)), several
 
-    def meet(self, value: Value, ids: Tensor) -> Occasion | None:
-        """Put down that each entry of a parameter acts on the unit at its place; shapes broadcast."""
-        if value.param is None:
+    def meet(self, value: Value, ids: Tensor) -> Uses:
+        """Put down that each entry of a value's parameters acts on the unit at its place; shapes broadcast."""
+        if not value.held:
             return None
-        positions = value.positions().expand(ids.shape)
-        one, several = self._gather(value.param, positions, ids)
-        written = one.clamp_min(ALWAYS_ON) if value.scaled and not several else None
-        occasion = self._add(Occasion(value.param, (one,), written))
-        self._meetings.append(Meeting(occasion, positions, ids))
-        return occasion
+        occasions = []
+        for held in value.held:
+            positions = held.positions(value.shape).expand(ids.shape)
+            one, several = self._gather(held, positions, ids)
+            written = one.clamp_min(ALWAYS_ON) if held.scaled and not several else None
+            occasions.append(self._add(Occasion(held.name, (one,), written)))
+            self._meetings.append(Meeting(occasions[-1], held, positions, ids))
+        return tuple(occasions)
 
     def freeze(self, value: Value | None, why: str) -> None:
-        """Put down that a parameter is used in a way that leaves no entry free after the first task."""
-        if value is not None and value.param is not None:
-            self._add(Occasion(value.param, (torch.zeros(1, dtype=torch.long),)))
-            self.note(value.param, f"is frozen after the first task: {why}")
+        """Put down that parameters are used in a way that leaves no entry free after the first task."""
+        for name in dict.fromkeys(held.name for held in (() if value is None else value.held)):
+            self._add(Occasion(name, (torch.zeros(1, dtype=torch.long),)))
+            if name in self.trained:
+                self.note(name, f"is frozen after the first task: {why}")
 
     def _add(self, occasion: Occasion) -> Occasion:
         self.occasions.setdefault(occasion.parameter, []).append(occasion)
         return occasion
 
-    def _gather(self, name: str, positions: Tensor, ids: Tensor) -> tuple[Tensor, bool]:
+    def _gather(self, held: Held, positions: Tensor, ids: Tensor) -> tuple[Tensor, bool]:
         """Return the one unit that each entry of a parameter meets, and whether any entry meets several.
 
         An entry that meets several counts as always on, one that meets none as unused.
         """
-        shape = self.shapes[name]
+        shape, groups = self.shapes[held.name], held.groups
         positions, units = torch.broadcast_tensors(compact(positions), self.unions.roots(compact(ids)))
         at, units = positions.reshape(-1), units.reshape(-1)
-        low = torch.full((shape.numel(),), torch.iinfo(torch.long).max).scatter_reduce_(0, at, units, "amin")
-        high = torch.full((shape.numel(),), UNUSED).scatter_reduce_(0, at, units, "amax")
+        if bool((at == NOTHING).any()):
+            at, units = at[at != NOTHING], units[at != NOTHING]
+        count = shape.numel() if groups is None else int(groups.max()) + 1
+        low = torch.full((count,), torch.iinfo(torch.long).max).scatter_reduce_(0, at, units, "amin")
+        high = torch.full((count,), UNUSED).scatter_reduce_(0, at, units, "amax")
         several = (low != high) & (high != UNUSED)
-        return torch.where(several, ALWAYS_ON, high).view(shape), bool(several.any())
+        found = torch.where(several, ALWAYS_ON, high)
+        return (found if groups is None else found[groups]).view(shape), bool(several.any())
 
     # ---- when the walk is over
 
     def settle(self) -> dict[str, list[Tensor]]:
         """Decide what had to wait, and return the units by whose gates each parameter is multiplied."""
+        own = self._of_untrained()
+        self._explained = torch.cat([self._explained, *self._written[False], self._alive(own)])
+        self.unions.pin(own)
         gates = {name: found for name in self.occasions if (found := self._parameter_gates(name))}
         for meeting in self._meetings:
             name = meeting.occasion.parameter
-            one, several = self._gather(name, meeting.positions, meeting.ids)
+            one, several = self._gather(meeting.held, meeting.positions, meeting.ids)
             meeting.occasion.units = (one,)
+            if name not in self.trained:
+                continue
             if several:
                 self.note(name, "is frozen after the first task: one entry serves several units")
             elif not bool((compact(meeting.ids) != ALWAYS_ON).any()):
                 self.note(name, "is frozen after the first task: it acts on values that belong to no unit")
         self._note_pinned()
         return gates
+
+    def _of_untrained(self) -> Tensor:
+        """Return the units that layers which are not trained write, and have for themselves: no task may close them.
+
+        That is all but those between such a layer and trained ones alone.
+        """
+        written = {trained: self.unions.live(torch.cat([NO_UNITS, *units])) for trained, units in self._written.items()}
+        if not len(written[False]):
+            return NO_UNITS
+        read: dict[bool, list[Tensor]] = {True: [NO_UNITS], False: [NO_UNITS]}
+        for name, occasions in self.occasions.items():
+            for occasion in occasions:
+                read[name in self.trained] += [self.unions.live(ids.clamp_min(ALWAYS_ON)) for ids in occasion.units[1:]]
+        by = {trained: torch.isin(written[False], torch.cat(units)) for trained, units in read.items()}
+        return written[False][torch.isin(written[False], written[True]) | by[False] | ~by[True]]
 
     def pin(self, ids: Tensor, where: str, why: str) -> None:
         """Keep units on for every task, and say why."""

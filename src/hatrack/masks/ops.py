@@ -20,6 +20,12 @@ LIKE_THE_SECOND = frozenset("expand_as view_as reshape_as type_as".split())
 # Copies that only change type or place.
 CAST = frozenset("to _to_copy type_as float contiguous clone alias detach lift_fresh_copy".split())
 
+# Of these the result never shares memory with what went in.
+COPIES = frozenset(
+    """repeat tile clone flip roll repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle _to_copy
+    lift_fresh_copy index index_select rot90""".split()
+)
+
 # Act on each entry by itself: the unit stays.
 POINTWISE = frozenset(
     """relu relu6 gelu silu sigmoid tanh elu celu selu leaky_relu hardswish hardsigmoid hardtanh softplus mish
@@ -52,7 +58,9 @@ SPATIAL = {
 }  # fmt: skip
 
 # Collapse whole axes.
-REDUCE = frozenset("mean sum amax amin max min var std norm linalg_vector_norm logsumexp prod any all".split())
+REDUCE = frozenset(
+    "mean sum amax amin max min var std var_mean std_mean norm linalg_vector_norm logsumexp prod any all".split()
+)
 
 # Mix along one axis and keep the shape.
 ALONG = frozenset("softmax _softmax log_softmax _log_softmax softmin cumsum cumprod logcumsumexp".split())
@@ -71,5 +79,8 @@ CONVOLUTIONS = {
     "conv1d": 1, "conv2d": 2, "conv3d": 3, "conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 3,
 }  # fmt: skip
 
+# Layers with a state from step to step, and how many blocks of rows their weights have.
+RECURRENT = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
 # May return their input itself, so that writing into the one writes into the other.
-MAY_ALIAS = REARRANGE | {"getitem", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
+MAY_ALIAS = REARRANGE - COPIES | {"getitem", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from hatrack.masks.calls import Calls, ModuleCall
-from hatrack.masks.ledger import Ledger, Occasion
+from hatrack.masks.ledger import Ledger, Uses
 from hatrack.masks.unions import compact
 from hatrack.masks.unitmap import layer_of
 from hatrack.masks.values import Value
@@ -52,9 +52,10 @@ class Reading:
     def layer(self, node: Node, weight: Value) -> str:
         """Name the layer that a weight belongs to: its module, or the parameter where the network itself holds it."""
         here = self.module(node)
-        if weight.param is None or (here and here in self._owners[weight.param]):
+        if not weight.held or (here and any(here in self._owners[held.name] for held in weight.held)):
             return self.where(node)
-        return layer_of(weight.param) or weight.param
+        first = weight.held[0].name
+        return layer_of(first).partition(".parametrizations")[0] or first
 
     def gated_modules(self) -> list[str]:
         """Return the modules with a gate on their input, in forward order."""
@@ -80,23 +81,23 @@ class Reading:
         if zero or not all(self._at_module(around, value.origins) for value in values):
             self._pin(node, *values, why=why)
 
-    def read_by_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
+    def read_by_weight(self, node: Node, x: Value, weight: Value, uses: Uses, read: Tensor) -> None:
         """Gate what a linear or convolution layer reads; `read` is the unit read by each entry of the weight."""
         if not self._notice(self.layer(node, weight), x):
             return
-        if not self._at_module(self._calls.around(node)[:1], x.zeros) and not self._in_weight(weight, occasion, read):
+        if not self._at_module(self._calls.around(node)[:1], x.zeros) and not self._in_weight(weight, uses, read):
             self.read(node, x, zero=True)
 
-    def read_in_weight(self, node: Node, x: Value, weight: Value, occasion: Occasion | None, read: Tensor) -> None:
+    def read_in_weight(self, node: Node, x: Value, weight: Value, uses: Uses, read: Tensor) -> None:
         """Do the same where only the weight can be gated (inside a recurrent operator)."""
-        if self._notice(self.layer(node, weight), x) and not self._in_weight(weight, occasion, read):
+        if self._notice(self.layer(node, weight), x) and not self._in_weight(weight, uses, read):
             self._pin(node, x)
 
-    def _in_weight(self, weight: Value, occasion: Occasion | None, read: Tensor) -> bool:
-        pattern = None if occasion is None else self._ledger.pattern(weight, read)
-        if occasion is None or pattern is None:
+    def _in_weight(self, weight: Value, uses: Uses, read: Tensor) -> bool:
+        pattern = self._ledger.pattern(weight, read)
+        if uses is None or pattern is None:
             return False
-        occasion.gates["input"] = pattern
+        uses[0].gates["input"] = pattern
         return True
 
     def _pin(self, node: Node, *values: Value, why: str = MIXES) -> None:

@@ -12,21 +12,25 @@ does to units) → ledger.py (what parameters serve which units) and reading.py 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 from torch.fx import Node
 
-from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.errors import HatrackWarning
 from hatrack.masks import ops
 from hatrack.masks.calls import Calls
+from hatrack.masks.check import check
 from hatrack.masks.graph import Graph, export, op_name
 from hatrack.masks.ledger import Ledger
 from hatrack.masks.reading import Reading
 from hatrack.masks.rules import RULES, Call, bind, constant, flat
 from hatrack.masks.sites import unit_map
+from hatrack.masks.unions import compact
 from hatrack.masks.unitmap import UnitMap
-from hatrack.masks.values import Value
+from hatrack.masks.values import Held, Value
+from hatrack.modes import untouched
 
 LARGEST_CONSTANT = 1_000_000  # entries up to which constants are computed, to be looked at when they index something
 
@@ -42,8 +46,11 @@ def trace(net: nn.Module, example: Tensor) -> UnitMap:
 def derive(net: nn.Module, example: Tensor) -> UnitMap:
     """Return the unit map without warnings; they are in its notes."""
     batch = example[:1].expand(2, *example.shape[1:]).clone()  # two equal samples: no axis of size 1 to confuse
-    graph = export(net, batch)
-    return Walk(net, graph, Calls(net, graph, batch)).run()
+    with untouched(net):
+        graph = export(net, batch)
+        units = Walk(net, graph, Calls(net, graph, batch)).run()
+        check(net, units, example)
+    return units
 
 
 class Walk:
@@ -53,7 +60,9 @@ class Walk:
         self.net = net
         self.graph = graph
         self.values: dict[Node, Any] = {}
-        self.ledger = Ledger({name: p.shape for name, p in net.named_parameters()})
+        parameters = dict(net.named_parameters())
+        trained = {name for name, p in parameters.items() if p.requires_grad}
+        self.ledger = Ledger({name: p.shape for name, p in parameters.items()}, trained)
         self.reading = Reading(self.ledger, calls, self.values, graph.owners, type(net).__name__)
 
     def run(self) -> UnitMap:
@@ -70,16 +79,28 @@ class Walk:
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
         if node in self.graph.parameters:
-            return Value(shape, param=self.graph.parameters[node])
+            return Value(shape, held=(Held(self.graph.parameters[node], shape.numel()),))
         known = self.graph.constants.get(node)
         return Value(shape, known=known, reached=known is None)
 
     def _get(self, arg: Any) -> Any:
         if isinstance(arg, Node):
-            return self.values[arg]
+            return self._now(arg)
         if isinstance(arg, list | tuple):
             return [self._get(a) for a in arg]
         return arg
+
+    def _now(self, node: Node) -> Any:
+        """Return a value with the numbers that its units have by now: some may have become one, or been pinned."""
+        held = self.values[node]
+        held = [self._renumbered(part) for part in held] if isinstance(held, list) else self._renumbered(held)
+        self.values[node] = held
+        return held
+
+    def _renumbered(self, value: Any) -> Any:
+        if not isinstance(value, Value) or value.ids is None:
+            return value
+        return replace(value, ids=self.ledger.unions.roots(compact(value.ids)).expand(value.shape))
 
     def _call(self, node: Node) -> Any:
         name = op_name(node)
@@ -88,20 +109,15 @@ class Walk:
         given = bind(node, self._get)
         values = [v for v in flat(given) if isinstance(v, Value)]
         call = Call(node, name, given, self.ledger, self.reading, values)
-        if name in ops.SHAPE_ONLY or not any(v.ids is not None or v.param is not None for v in values):
+        if name in ops.SHAPE_ONLY or not any(v.ids is not None or v.held for v in values):
             return _plain(call)
         return RULES.get(name, Call.unknown)(call)
 
     def _features(self) -> Tensor:
         """Return the units along the flattened features, which the heads read."""
-        values = [self.values[node] for node in self.graph.outputs]
-        if len(values) != 1 or len(values[0].shape) < 2:
-            shapes = ", ".join(str(tuple(v.shape)) for v in values) or "nothing"
-            raise HatrackError(
-                f"{type(self.net).__name__} must map a batch to one tensor of features (batch, features), it returns "
-                f"{shapes}; wrap it in a module that returns the features alone."
-            )
-        ids = self.ledger.unions.along(values[0].unit_ids().flatten(1), 1).reshape(-1)
+        (node,) = self.graph.outputs
+        features = self._now(node)
+        ids = self.ledger.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
         self.reading.features(ids)
         return ids
 

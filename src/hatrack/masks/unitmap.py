@@ -78,6 +78,7 @@ class UnitMap:
     order: list[str] = field(default_factory=list)  # parameters in the order the forward pass meets them
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
     notes: list[Note] = field(default_factory=list)
+    checked: bool = False  # whether it was tried on the network itself (see check.py)
 
     def used(self, gates: Tensor) -> dict[str, Tensor]:
         """Return, for every mapped parameter, max over uses of min over its units' gates, at its full shape.

@@ -35,6 +35,7 @@ class AGEM(Method):
     source: ClassVar[str] = "Chaudhry et al. 2019"
     summary: ClassVar[str] = "gradients are projected so as not to raise the loss on a small memory"
     stores: ClassVar[str] = "25 samples a class"
+    keeps_samples: ClassVar[bool] = True
 
     per_class: int = hyper(25, "samples kept of every class of an old task", low=1, search=(5, 100, "log"))
     memory_batch: int = hyper(256, "samples of the memory in a reference gradient", low=1)

@@ -10,6 +10,10 @@ A run may be killed and taken up again after any epoch. What finished tasks left
 itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called
 again on a network that stands in the middle of the task, and then those tensors get their saved values: so what a
 method needs of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
+
+A task may also fail anywhere. Then whatever the method holds (attributes, lists, objects of its own) is put back in
+its place, and `load_state` gets what `state` returned before: a tensor that is written into, not replaced, and that
+finished tasks rely on belongs into `state`.
 """
 
 from __future__ import annotations
@@ -65,6 +69,7 @@ class Method:
     stores: ClassVar[str]  # what it keeps for a finished task besides its head; P parameters, U units
     guarantee: ClassVar[bool] = False
     needs_old_data: ClassVar[bool] = False
+    keeps_samples: ClassVar[bool] = False  # samples of finished tasks stand in what is saved
     trains: ClassVar[bool] = True
     shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
@@ -187,6 +192,13 @@ class Method:
         What it uses at all must never change again: that is the promise `verify` holds a method to. None without one.
         """
         return None
+
+    def sealed(self, task: int) -> Mapping[str, Tensor]:
+        """Return what of `state` a finished task is answered by, for good: what is named "<what>/<its number>…".
+
+        Only asked where a promise is made; `verify` compares it bit by bit.
+        """
+        return {name: tensor for name, tensor in self.state().items() if name.split("/")[1:2] == [str(task)]}
 
     def occupied(self) -> Mapping[str, Tensor] | None:
         """Return how much of each shared entry is taken by all tasks so far, the one in progress included."""

@@ -115,7 +115,7 @@ class DEN(Method):
 
     def begin_phase(self, phase: int) -> None:
         self.stage = phase if self.task else RETRAIN
-        self._ready = False
+        self._ready, self.lock = False, None
 
     def trainable(self) -> dict[str, Tensor]:
         everything = super().trainable()

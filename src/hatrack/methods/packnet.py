@@ -83,7 +83,7 @@ class PackNet(Method):
         return epochs - again, again
 
     def begin_phase(self, phase: int) -> None:
-        self._ready = False
+        self._ready, self.lock = False, None
 
     def train_mode(self) -> None:
         super().train_mode()
@@ -134,6 +134,9 @@ class PackNet(Method):
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self._in_order({name: seen.float() for name, seen in self._visible(task).items()})
+
+    def sealed(self, task: int) -> Mapping[str, Tensor]:
+        return {f"seen/{name}": seen for name, seen in self._visible(task).items()}
 
     def occupied(self) -> Mapping[str, Tensor]:
         return self._in_order({name: (owner != FREE).float() for name, owner in self.owner.items()})

@@ -21,6 +21,7 @@ from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating
 from hatrack.nets.precision import Precision
 from hatrack.nets.swap import Places
+from hatrack.nets.turn import Turn
 
 
 class Model:
@@ -36,12 +37,14 @@ class Model:
         _refuse_shared_memory(self.net)
         _refuse_complex(self.net)
         _refuse_sparse(self.net)
+        _refuse_inference(self.net)
         self.device = device
         self.precision = Precision(precision, device)
         self.heads: list[nn.Linear] = []
         self.private: list[dict[str, Tensor]] = []
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
+        self.turn = Turn()
         self._places = Places(self.net)
         self._buffers = {name for name, _ in self.net.named_buffers()}
 
@@ -67,6 +70,30 @@ class Model:
         """Where gates are applied, from the unit map."""
         return Gating(self.net, self.units)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the network to oneself, in evaluation mode; its modules get their modes back afterwards."""
+        with self.turn, evaluating(self.net):
+            yield
+
+    def refuse_altered(self) -> None:
+        """Refuse a network that was pruned, parametrized, converted or moved since the learner was made."""
+        with self.turn:
+            found = self._places.altered()
+        if found is None:
+            return
+        (name, how), kind = found, type(self.net).__name__
+        if how is None:
+            raise HatrackError(
+                f"{name} of {kind} is not the one that the learner was made with: it was pruned, parametrized or "
+                f"replaced; undo that (prune.remove, remove_parametrizations), or make a learner of the network as it "
+                f"is now."
+            )
+        raise HatrackError(
+            f"{name} of {kind} is {how} when the learner was made; convert the network back, or make a learner of the "
+            f"network as it is now."
+        )
+
     # ---- growing
 
     def meet(self, example: Tensor) -> None:
@@ -82,7 +109,7 @@ class Model:
     def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
         """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
         assert self.example is not None
-        width = self._tried(self.example).flatten(1).shape[1]
+        width = self.tried(self.example).flatten(1).shape[1]
         head = new_head(width, classes, self.device)
         with torch.no_grad():
             bound = (6 / (width + classes)) ** 0.5
@@ -93,7 +120,7 @@ class Model:
         own = {name: value.detach().clone() for name, value in (private or {}).items()}
         self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
 
-    def _tried(self, example: Tensor) -> Tensor:
+    def tried(self, example: Tensor) -> Tensor:
         """Return the features of `example`, computed with copies of all tensors: nothing is changed by it.
 
         Whatever still depends on a parameter itself is out of reach for masks, locks and copies, and is refused.
@@ -120,6 +147,13 @@ class Model:
                     )
         return features
 
+    @torch.no_grad()
+    def try_out(self, x: Tensor) -> None:
+        """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
+        copies = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
+        with evaluating(self.net), self.precision.products(), self.precision.casts(), self._places.holding(copies):
+            self.net(x)
+
     def trains_on_one(self) -> bool:
         """Whether one sample is enough for a step; a batch norm in training mode needs two values a channel."""
         assert self.example is not None
@@ -128,7 +162,7 @@ class Model:
         hooks = [norm.register_forward_hook(lambda norm, args, out: outs.append(out)) for norm in norms]
         try:
             if norms:
-                self._tried(self.example)
+                self.tried(self.example)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -236,6 +270,13 @@ def _refuse_complex(net: nn.Module) -> None:
                 f"{name} is complex ({str(p.dtype).removeprefix('torch.')}), and only real parameters can be learned; "
                 f"hold its torch.view_as_real and put it together with torch.view_as_complex in forward."
             )
+
+
+def _refuse_inference(net: nn.Module) -> None:
+    """What inference mode has made can be changed only there, and nothing can be learned there."""
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if tensor.is_inference():
+            raise HatrackError(f"{name} was made in inference mode, where nothing can learn; make the network outside.")
 
 
 def _refuse_sparse(net: nn.Module) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from torch import Tensor, nn
+from torch import Tensor, device, dtype, nn
 
 Place = tuple[dict[str, Tensor | None], str]  # the module's own table of parameters or buffers, and the name in it
 
@@ -19,6 +19,7 @@ class Places:
 
     def __init__(self, net: nn.Module) -> None:
         self._by_name: dict[str, list[Place]] = {}
+        self._first: list[tuple[str, Place, nn.Parameter, dtype, device]] = []  # what was held in every place at first
         first: dict[int, str] = {}
         for path, module in net.named_modules():  # each module once, whatever its names
             for table in (module._parameters, module._buffers):
@@ -26,6 +27,22 @@ class Places:
                     if tensor is not None:
                         name = first.setdefault(id(tensor), f"{path}.{attribute}" if path else attribute)
                         self._by_name.setdefault(name, []).append((table, attribute))
+                        if isinstance(tensor, nn.Parameter):  # a buffer may be another after every forward pass
+                            self._first.append((name, (table, attribute), tensor, tensor.dtype, tensor.device))
+
+    def altered(self) -> tuple[str, str | None] | None:
+        """Name a parameter that is not what it was when this was made, and what it is now; None: another one."""
+        for name, (table, attribute), parameter, kind, where in self._first:
+            now = table.get(attribute)
+            if now is None:
+                return name, None
+            if now.dtype != kind:
+                return name, f"{_short(now.dtype)}, and was {_short(kind)}"
+            if now.device != where:
+                return name, f"on {now.device}, and was on {where}"
+            if now is not parameter:
+                return name, None
+        return None
 
     @contextmanager
     def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
@@ -45,3 +62,7 @@ class Places:
         finally:
             for table, attribute, mine in own:
                 table[attribute] = mine
+
+
+def _short(kind: dtype) -> str:
+    return str(kind).removeprefix("torch.")

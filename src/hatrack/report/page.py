@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,16 +110,24 @@ def _cards(run: Run) -> str:
 
 
 def _guarantee(run: Run) -> Card:
-    """Say whether the method promises that old tasks cannot change, and what the files show of it."""
+    """Say whether the method promises that old tasks cannot change, and what was compared of it, bit by bit."""
     moved = len(_moved(run))
     seen = f"{counted(moved, 'task')} moved" if moved else "no accuracy moved"
+    found = run.result.verified
     if not all(np.isin(gates, (0, 1)).all() for gates in (run.masks or {}).values()):
         return Card("Guarantee", "Approximate", f"gates between 0 and 1; {seen}")
     if not run.result.guarantee:
         return Card("Guarantee", "None", f"{run.result.spec.method} makes no promise; {seen}")
     if moved:
         return Card("Guarantee", "Not kept", f"old tasks are locked, yet {seen}", "bad")
-    return Card("Guarantee", "Exact", f"{seen}; hatrack verify checks every bit", "good")
+    if found is None:
+        return Card("Guarantee", "Promised", f"{seen}; hatrack verify compares every bit")
+    compared = f"{whole(found.logits)} logits and {whole(found.entries)} entries ({whole(found.bytes)} bytes)"
+    if not found.ok:
+        return Card("Guarantee", "Not kept", f"of {compared} not all are what they were: see hatrack verify", "bad")
+    if found.within:
+        return Card("Guarantee", "Kept", f"{compared} compared, logits within {found.within:g}: another machine's")
+    return Card("Guarantee", "Exact", f"{compared} compared, not one bit differs", "good")
 
 
 def _accuracy(run: Run) -> str:
@@ -145,11 +153,11 @@ def _accuracy(run: Run) -> str:
         "The dashed line is the average over the tasks learned so far.",
         half=half,
     )
-    ratios = run.result.metrics.get("rho_each")
-    return row(matrix, lines) + (row(_ratio(ratios)) if ratios else "")
+    ratios = run.result.metrics.get("rho_each") or []
+    return row(matrix, lines) + (row(_ratio(ratios)) if any(ratio is not None for ratio in ratios) else "")
 
 
-def _ratio(ratios: list[float]) -> str:
+def _ratio(ratios: Sequence[float | None]) -> str:
     return figure(
         "Forgetting ratio ρ over the sequence",
         plots.ratio_over_tasks(ratios),

@@ -90,7 +90,7 @@ def capacity_over_tasks(total: Sequence[float], layers: Mapping[str, Sequence[fl
     return _lines_over_tasks("Capacity used", "layer", lines, np.asarray(total, np.float64), "all layers", 0.0)
 
 
-def ratio_over_tasks(rho: Sequence[float]) -> str:
+def ratio_over_tasks(rho: Sequence[float | None]) -> str:
     """Draw the forgetting ratio ρ^{≤t} after each task: 0 is joint training, −1 guessing."""
     values = np.asarray(rho, np.float64)
 

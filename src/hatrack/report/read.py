@@ -5,48 +5,61 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict  # which pydantic needs: that of Python 3.11 is too little for it
 
-from hatrack.errors import HatrackError
+from hatrack import seal
+from hatrack.errors import Edited, HatrackError
 
 Floats: TypeAlias = NDArray[np.float64]
+# Bounds that no run comes near: sums of such numbers and pictures of them stay finite.
+Number: TypeAlias = Annotated[float, Field(ge=-1e15, le=1e15)]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+_CHECKED = ConfigDict(
+    frozen=True, protected_namespaces=(), strict=True, extra="allow", allow_inf_nan=False, hide_input_in_errors=True
+)
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
+class Record(BaseModel):
+    """What JSON says, of the right types; what nobody here knows is kept as it is."""
+
+    model_config = _CHECKED
 
 
-class TaskFacts(_Record):
+class TaskFacts(Record):
     """What the run knew of one task; a part that does not exist has no count."""
 
     name: str
-    classes: int = Field(ge=1)
-    train: int | None = None
-    valid: int | None = None
-    test: int | None = None
+    classes: int = Field(ge=1, le=2**63 - 1)
+    train: Count | None = None
+    valid: Count | None = None
+    test: Count | None = None
 
 
-class Capacity(_Record):
+class Capacity(Record):
     """Share of the weights in use after a task, in all and layer by layer."""
 
-    total: float
-    layers: dict[str, float]
+    total: Share
+    layers: dict[str, Share]
 
 
-class Epoch(_Record):
+class Epoch(Record):
     """One line of metrics.jsonl; what the method has no value for is None."""
 
-    task: int = Field(ge=0)
-    epoch: int = Field(ge=1)
-    train_loss: float | None = None
-    valid_loss: float | None = None
-    valid_accuracy: float | None = None
+    task: Count
+    epoch: int = Field(ge=1, le=2**63 - 1)
+    train_loss: Annotated[float, Field(allow_inf_nan=True)] | None = None
+    valid_loss: Annotated[float, Field(allow_inf_nan=True)] | None = None
+    valid_accuracy: Share | None = None
     lr: float | None = None
     capacity: float | None = None
 
@@ -56,7 +69,7 @@ class Epoch(_Record):
         return self.train_loss is None or self.valid_loss is None
 
 
-class Spec(_Record):
+class Spec(Record):
     """The part of the spec that names a run."""
 
     method: str
@@ -65,20 +78,52 @@ class Spec(_Record):
     seed: int
 
 
-class Result(_Record):
+class Verified(Record):
+    """What was compared once all was learned; `within`: how far answers of another machine may have been apart."""
+
+    ok: bool
+    within: float
+    logits: int
+    entries: int
+    bytes: int
+
+
+class Metrics(TypedDict, total=False):
+    """The measures of a run (see hatrack.measure); what it has no value for is None."""
+
+    __pydantic_config__ = _CHECKED  # type: ignore[misc]
+
+    acc: Number | None
+    bwt: Number | None
+    fwt: Number | None
+    forgetting: Number | None
+    rho: Number | None
+    rho_each: list[Number | None] | None
+    ncl: Number | None
+    acc_weighted: Number | None
+    bwt_weighted: Number | None
+    missing: dict[str, list[str]]
+
+
+class Result(Record):
     """result.json, schema 1."""
 
     format: Literal[1] = Field(alias="schema")
     hatrack: str
     spec: Spec
     tasks: list[TaskFacts] = Field(min_length=1)
-    accuracy: list[list[float | None]]
-    metrics: dict[str, Any]
+    accuracy: list[list[Share | None]]
+    metrics: Metrics
     capacity: list[Capacity] | None = None
-    reuse: list[list[float | None]] | None = None
+    reuse: list[list[Share | None]] | None = None
+    blocked: list[Capacity | None] | None = None
+    facts: list[dict[str, Number | None]] | None = None
     guarantee: bool = False
-    parameters: int | None = None
-    seconds: float | None = None
+    verified: Verified | None = None
+    parameters: Count | None = None
+    seconds: Annotated[Number, Field(ge=0)] | None = None
+    memory: Count | None = None
+    kept: Count | None = None
     device: str | None = None
 
 
@@ -108,15 +153,15 @@ def read(folder: Path) -> Run:
     """Read and check the files of a finished run."""
     if not folder.is_dir():
         raise HatrackError(f"{folder} is not a run folder; give the folder that `hatrack run` wrote.")
-    result = _result(folder / "result.json")
+    result = read_result(folder / "result.json")
     count = len(result.tasks)
     masks = folder / "masks.safetensors"
     layers = list(result.capacity[0].layers) if result.capacity else []
     return Run(
         result=result,
         settings=_settings(folder / "spec.toml"),
-        accuracy=_accuracy(result.accuracy, count, folder / "result.json"),
-        reuse=None if result.reuse is None else _square(result.reuse, count, folder / "result.json"),
+        accuracy=_filled(result.accuracy, count),
+        reuse=None if result.reuse is None else _filled(result.reuse, count),
         epochs=epochs(folder / "metrics.jsonl", count),
         masks=_masks(masks, count, layers) if masks.exists() else None,
     )
@@ -135,7 +180,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-_Model = TypeVar("_Model", bound=_Record)
+_Model = TypeVar("_Model", bound=Record)
 
 
 def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
@@ -156,13 +201,33 @@ def remake(path: Path) -> str:
     return f"remove it, and `hatrack resume {path.parent}` makes it again"
 
 
-def _result(path: Path) -> Result:
+def refuse_edited(path: Path, text: str) -> None:
+    """Refuse a result.json that is not as it was written; version 0.1 sealed none."""
+    data = text.encode()
+    if ('"verified"' in text or seal.borne(data) is not None) and not seal.intact(data):
+        raise Edited(
+            f"{path} was changed after it was written (its SHA-256 differs from the one in it); {remake(path)}."
+        )
+
+
+def read_result(path: Path) -> Result:
+    """Read and check the result.json of a finished run."""
     if not path.exists():
-        raise HatrackError(f"{path} does not exist: the run has not finished; finish it with `hatrack resume`.")
-    result = _parse(Result, _text(path, remake(path)), str(path), remake(path))
-    if result.capacity is not None and len(result.capacity) != len(result.tasks):
-        got, tasks = len(result.capacity), len(result.tasks)
-        raise HatrackError(f"{path} is broken (capacity: expected {tasks} entries, got {got}); {remake(path)}.")
+        raise HatrackError(
+            f"{path} does not exist: the run has not finished; finish it with `hatrack resume {path.parent}`."
+        )
+    text = _text(path, remake(path))
+    result = _parse(Result, text, str(path), remake(path))
+    refuse_edited(path, text)
+    count = len(result.tasks)
+    for name in ("capacity", "blocked", "facts"):
+        entries = getattr(result, name)
+        if entries is not None and len(entries) != count:
+            got = len(entries)
+            raise HatrackError(f"{path} is broken ({name}: expected {count} entries, got {got}); {remake(path)}.")
+    _require_triangle(result.accuracy, count, path)
+    if result.reuse is not None:
+        _require_square(result.reuse, count, path)
     return result
 
 
@@ -170,30 +235,28 @@ def _settings(path: Path) -> dict[str, Any]:
     text = _text(path, AGAIN)
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise HatrackError(f"{path} is broken ({_line(error)}); {AGAIN}.") from None
 
 
-def _accuracy(rows: list[list[float | None]], count: int, path: Path) -> Floats:
+def _require_triangle(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
     lengths = [len(row) for row in rows]
     if lengths != list(range(1, count + 1)):
         raise HatrackError(
             f"{path} is broken (accuracy: row t must hold tasks 1..t for each of {count} tasks, "
             f"its rows hold {lengths}); {remake(path)}."
         )
-    return _filled(rows, count)
 
 
-def _square(rows: list[list[float | None]], count: int, path: Path) -> Floats:
+def _require_square(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
     lengths = [len(row) for row in rows]
     if lengths != [count] * count:
         raise HatrackError(
             f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {remake(path)}."
         )
-    return _filled(rows, count)
 
 
-def _filled(rows: list[list[float | None]], count: int) -> Floats:
+def _filled(rows: Sequence[Sequence[float | None]], count: int) -> Floats:
     table = np.full((count, count), np.nan)
     for i, row in enumerate(rows):
         table[i, : len(row)] = [np.nan if value is None else value for value in row]
@@ -203,7 +266,8 @@ def _filled(rows: list[list[float | None]], count: int) -> Floats:
 def epochs(path: Path, count: float = math.inf) -> list[Epoch]:
     """Return the epochs in metrics.jsonl, those of `count` tasks, in order; of one recorded twice, the later counts."""
     latest: dict[tuple[int, int], Epoch] = {}
-    for number, line in enumerate(_text(path, AGAIN).splitlines(), start=1):
+    # A name may hold other characters that end a line for splitlines.
+    for number, line in enumerate(_text(path, AGAIN).removesuffix("\n").split("\n"), start=1):
         where = f"{path}, line {number},"
         if _parse(_Event, line, where, AGAIN).event != "epoch":
             continue
@@ -214,7 +278,7 @@ def epochs(path: Path, count: float = math.inf) -> list[Epoch]:
     return [latest[key] for key in sorted(latest)]
 
 
-class _Event(_Record):
+class _Event(Record):
     event: str
 
 

@@ -7,6 +7,7 @@ result is the one it would have had alone.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -21,16 +22,22 @@ from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
 from hatrack.runs.tensorboard import with_events
 
+MOST = 10_000
+"""Seeds of one command."""
+
 
 def parse_seeds(text: str) -> list[int]:
     """Read "0-7", "0,3,5" or a mixture."""
     seeds: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", part)
         if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise HatrackError(f"--seeds takes numbers and ranges such as 0-7 or 0,3,5; got {text!r}.")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    twice = [seed for seed in seeds if seeds.count(seed) > 1]
+            raise HatrackError(f"--seeds takes numbers and ranges such as 0-7 or 0,3,5; got {text!r:.99}.")
+        named = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if len(seeds) + len(named) > MOST:
+            raise HatrackError(f"--seeds takes at most {MOST} seeds, got {text!r:.99}.")
+        seeds += named
+    twice = [seed for seed, count in Counter(seeds).items() if count > 1]
     if twice:
         raise HatrackError(f"--seeds names seed {twice[0]} twice: {text!r}.")
     return seeds

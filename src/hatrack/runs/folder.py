@@ -20,6 +20,7 @@ from typing import Self
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.learn.parallel import require_joined
 
 
 class InUse(HatrackError):
@@ -104,21 +105,22 @@ class Folder:
 
 def create(spec: str, out: Path | None, name: str) -> Folder:
     """Make the folder `out` holding the text `spec`; without `out`, runs/<name>, then runs/<name>-2, -3, …"""
+    require_joined()
     first = out if out is not None else Path("runs") / name
     with ExitStack() as undo:
         try:
             above = [folder for folder in first.parents if not folder.exists()]
             undo.callback(_remove_empty, above)
             first.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _cannot(first, error) from None
+        except (OSError, RecursionError) as error:
+            raise cannot(first, error) from None
         for path in [first] if out is not None else _names(first):
             try:
                 made = _make(path, spec, above)
             except FileExistsError:
                 continue
             except OSError as error:
-                raise _cannot(path, error) from None
+                raise cannot(path, error) from None
             undo.pop_all()
             return made
     raise HatrackError(
@@ -145,8 +147,10 @@ def require(path: Path) -> Path:
     return path
 
 
-def _cannot(path: Path, error: OSError) -> HatrackError:
-    return HatrackError(f"cannot make the run folder {str(path)!r}: {error.strerror}; choose another --out.")
+def cannot(path: Path, error: OSError | RecursionError, kind: str = "run") -> HatrackError:
+    """Say why a folder cannot be made; Python takes no thousand folders within one another."""
+    why = error.strerror if isinstance(error, OSError) else "too many folders within one another"
+    return HatrackError(f"cannot make the {kind} folder {str(path)!r:.200}: {why}; choose another --out.")
 
 
 def _names(first: Path) -> Iterator[Path]:
@@ -200,7 +204,8 @@ def lock(path: Path) -> int:
             f"wait for it or stop it first."
         ) from None
     os.ftruncate(handle, 0)
-    os.write(handle, f"{os.getpid()}\n".encode())
+    with suppress(OSError):  # on a full disk the lock holds, only nobody can read whose it is
+        os.write(handle, f"{os.getpid()}\n".encode())
     return handle
 
 

@@ -4,29 +4,88 @@ Every line has a place: (task, epoch), a task's own line coming after all its ep
 cuts off whatever stands at that place or later. A line is written, and on the disk, before the checkpoint that
 covers it (`sync`), so a killed process leaves at most lines that its checkpoint knows nothing of; the resumed run
 arrives at the same place and cuts them off.
+
+Every line ends with a digest of itself and of the line before it (see hatrack.seal), and the checkpoint notes the last
+one that it covers: a line that is changed, put in or taken out later is noticed. Version 0.1 wrote none of it.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from hatrack.errors import HatrackError
+from pydantic import Field, TypeAdapter
+
+from hatrack import atomic, seal
+from hatrack.errors import Edited, HatrackError
+from hatrack.report.read import Capacity, Count, Number, Record, Share
 
 Place = tuple[int, float]
+PUT_BACK = "put the file back as it was, or start the run again"
 MACHINE = {"device", "engine"}  # where and how a run goes on changes no more than last bits
 
 
-class Records:
-    """The lines of one metrics.jsonl, in memory and on disk."""
+class _Spec(Record):
+    event: Literal["spec"]
+    spec: dict[str, Any]
+    seconds: Number
 
-    def __init__(self, path: Path) -> None:
-        self._lines: list[tuple[Place, int, dict[str, Any]]] = []
-        whole = self._read(path) if path.exists() else 0
+    @property
+    def place(self) -> Place:
+        return (-1, 0)
+
+
+class _Epoch(Record):
+    event: Literal["epoch"]
+    task: Count
+    epoch: Count
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, self.epoch)
+
+
+class _Task(Record):
+    event: Literal["task"]
+    task: Count
+    name: str
+    accuracy: list[Share]
+    blocked: Capacity | None = None
+    facts: dict[str, Number | None] | None = None
+    memory: Count = 0
+    seconds: Number
+
+    @property
+    def place(self) -> Place:
+        return (self.task, math.inf)
+
+
+_Line = Annotated[_Spec | _Epoch | _Task, Field(discriminator="event")]
+_LINE: TypeAdapter[_Spec | _Epoch | _Task] = TypeAdapter(_Line)
+
+
+class Line(NamedTuple):
+    """A line, its place, where it starts in the file, and the digest of all up to it."""
+
+    place: Place
+    start: int
+    fields: dict[str, Any]
+    digest: str
+
+
+class Records:
+    """The lines of one metrics.jsonl, in memory and on disk; `covered`: what a checkpoint noted of them (`mark`)."""
+
+    def __init__(self, path: Path, covered: Mapping[str, Any] | None = None) -> None:
+        self._path = path
+        self._lines, whole = read(path, covered)
         self._file = open(path, "ab")  # noqa: SIM115  held open for the whole run
         self._file.seek(self._file.truncate(whole))
 
@@ -36,13 +95,13 @@ class Records:
     @property
     def seconds(self) -> float:
         """How long the run had taken at the last line."""
-        return float(self._lines[-1][2]["seconds"]) if self._lines else 0.0
+        return float(self._lines[-1].fields["seconds"]) if self._lines else 0.0
 
     def start(self, spec: Mapping[str, Any]) -> None:
         """Write the spec as the first line; where one stands already, it must say the same but for the machine."""
         if not self._lines:
             self._write((-1, 0), {"event": "spec", "spec": dict(spec), "seconds": 0.0})
-        recorded = self._lines[0][2].get("spec") or {}
+        recorded = self._lines[0].fields.get("spec") or {}
         changed = sorted(key for key in spec.keys() - MACHINE if recorded.get(key) != spec[key])
         if changed:
             raise HatrackError(
@@ -60,50 +119,83 @@ class Records:
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the lines of the finished tasks, in order."""
-        return [line for (_, epoch), _, line in self._lines if epoch == math.inf]
+        return [line.fields for line in self._lines if line.place[1] == math.inf]
 
     def epochs(self, task: int) -> int:
         """Return how many epochs of `task` are on record."""
-        return sum(place[0] == task and place[1] != math.inf for place, _, _ in self._lines)
+        return sum(line.place[0] == task and line.place[1] != math.inf for line in self._lines)
+
+    def mark(self) -> dict[str, Any]:
+        """Return what a checkpoint is to note of the lines so far."""
+        return {"lines": len(self._lines), "digest": self._lines[-1].digest if self._lines else ""}
 
     def sync(self) -> None:
-        """Wait until all lines are on the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until all lines are on the disk; raise where the file is gone, and with it the run's folder."""
+        with atomic.naming(self._path):
+            os.fsync(self._file.fileno())
+            if os.fstat(self._file.fileno()).st_nlink == 0 or not self._path.exists():
+                raise FileNotFoundError(
+                    errno.ENOENT, "the run's folder was removed or moved, so the run ends here", str(self._path.parent)
+                )
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written was said then
+            self._file.close()
 
     def _write(self, place: Place, line: dict[str, Any]) -> None:
-        while self._lines and self._lines[-1][0] >= place:
-            self._file.seek(self._file.truncate(self._lines.pop()[1]))
+        while self._lines and self._lines[-1].place >= place:
+            self._file.seek(self._file.truncate(self._lines.pop().start))
         start = self._file.tell()
         clean = {key: _finite(value) for key, value in line.items()}
-        self._file.write(json.dumps(clean, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        self._lines.append((place, start, clean))
-
-    def _read(self, path: Path) -> int:
-        """Take in the complete lines and return where they end; a killed writer may have left half of one."""
-        start = 0
-        for number, raw in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-            if not raw.endswith(b"\n"):
-                break
-            try:
-                line = json.loads(raw)
-                self._lines.append((_place(line), start, line))
-            except (ValueError, KeyError, TypeError):
-                raise HatrackError(
-                    f"{path}, line {number} is not a record of a run: {_short(raw)!r}; start the run again."
-                ) from None
-            start += len(raw)
-        return start
+        text = json.dumps({**clean, **seal.BLANK}, ensure_ascii=False, allow_nan=False) + "\n"
+        raw = seal.sealed(text, self.mark()["digest"]).encode()
+        with atomic.naming(self._path):
+            self._file.write(raw)
+            self._file.flush()
+        self._lines.append(Line(place, start, clean, seal.borne(raw) or ""))
 
 
-def _place(line: Mapping[str, Any]) -> Place:
-    if line["event"] == "spec":
-        return (-1, 0)
-    return int(line["task"]), math.inf if line["event"] == "task" else int(line["epoch"])
+def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Line], int]:
+    """Return the complete lines and where they end; a killed writer may have left half of one.
+
+    Refuse them where they are not what was written, or lack what is `covered`.
+    """
+    lines: list[Line] = []
+    start, finished, before, due = 0, 0, "", False
+    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else [], start=1):
+        if not raw.endswith(b"\n"):
+            break
+        try:
+            checked, fields = _LINE.validate_json(raw), json.loads(raw)
+        except ValueError:
+            raise HatrackError(
+                f"{path}, line {number} is not a record of a run: {_short(raw)!r}; start the run again."
+            ) from None
+        own = seal.borne(raw)
+        due = due or own is not None
+        if due and not seal.intact(raw, before):
+            raise Edited(f"{path}, line {number} or the one before it was changed after it was written; {PUT_BACK}.")
+        place, last = checked.place, lines[-1].place if lines else (-2, 0)
+        if place <= last or place[0] not in (-1, finished) or not _fits(checked):
+            raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
+        finished += isinstance(checked, _Task)
+        fields.pop("sha256", None)
+        before = own or seal.digest(raw, before)
+        lines.append(Line(place, start, fields, before))
+        start += len(raw)
+    if covered is not None and covered["lines"]:
+        if len(lines) < covered["lines"]:
+            raise Edited(
+                f"{path} lacks lines that its checkpoint has: {len(lines)} of {covered['lines']} are there; {PUT_BACK}."
+            )
+        if lines[covered["lines"] - 1].digest != covered["digest"]:
+            raise Edited(f"{path} is not the one that its checkpoint belongs to; {PUT_BACK}.")
+    return lines, start
+
+
+def _fits(line: _Spec | _Epoch | _Task) -> bool:
+    return not isinstance(line, _Task) or len(line.accuracy) == line.task + 1
 
 
 def _finite(value: Any) -> Any:

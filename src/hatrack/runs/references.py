@@ -7,7 +7,6 @@ their own (see nets.OWN_SIZE): as in HAT's paper, they are held against the netw
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import diagonal, summary
 from hatrack.nets import OWN_SIZE
+from hatrack.report.read import read_result as checked
 from hatrack.report.read import remake
 from hatrack.runs.folder import open_run
 from hatrack.runs.result import dumps, sizes
@@ -51,24 +51,32 @@ def store(run: Path, result: dict[str, Any]) -> None:
 
 def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
     """Return the same and write nothing."""
-    result = read_result(run)
+    result = _measured(run)
     given: dict[str, Any] = {}
     for path in against:
-        other = read_result(path)
+        other = _measured(path)
         method = other["spec"]["method"]
         if method not in SERVES:
             raise HatrackError(f"{path} is a run of {method!r}; references are runs of {', '.join(SERVES)}.")
         for key in SAME:
-            if _compared(other["spec"][key]) != _compared(result["spec"][key]):
+            theirs, ours = (_compared(spec.get(key)) for spec in (other["spec"], result["spec"]))
+            if theirs != ours:
                 raise HatrackError(
-                    f"{path} cannot serve {run} as a reference: its {key} is {other['spec'][key]!r}, not "
-                    f"{result['spec'][key]!r}."
+                    f"{path} cannot serve {run} as a reference: its {key} is {theirs!r:.99}, not {ours!r:.99}."
                 )
         if other["tasks"] != result["tasks"]:
             raise HatrackError(f"{path} cannot serve {run} as a reference: their tasks differ, so the data do.")
         name, take = SERVES[method]
         given[name] = take(other["accuracy"])
     return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}
+
+
+def _measured(run: Path) -> dict[str, Any]:
+    """Return the result of a run, all of whose test accuracies are there."""
+    result = read_result(run)
+    if any(None in row for row in result["accuracy"]) or not all(sizes(result["tasks"])):
+        raise HatrackError(f"{run / 'result.json'} lacks test accuracies, so that no measure can be taken from it.")
+    return result
 
 
 def _compared(value: Any) -> Any:
@@ -78,12 +86,9 @@ def _compared(value: Any) -> Any:
 def read_result(run: Path) -> dict[str, Any]:
     """Return what the result.json of a finished run holds."""
     path = run / "result.json"
+    result = checked(path).model_dump(by_alias=True)
     try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise HatrackError(f"{run} has no {path.name}: finish it with `hatrack resume {run}`.") from None
-    except ValueError as error:
-        raise HatrackError(f"{path} is not valid JSON ({error}); {remake(path)}.") from None
-    if not isinstance(result, dict) or not {"spec", "tasks", "accuracy", "metrics"} <= result.keys():
-        raise HatrackError(f"{path} does not hold the result of a run; {remake(path)}.")
+        dumps(result).encode()
+    except ValueError:  # of what is not checked, since nothing here knows it
+        raise HatrackError(f"{path} is broken (it holds what JSON cannot); {remake(path)}.") from None
     return result

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hatrack import __version__
+from hatrack import __version__, seal
 from hatrack.data.task import Task
 from hatrack.measure import summary
 from hatrack.runs.setup import Setup
@@ -18,7 +18,8 @@ def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -
     """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
 
     `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
-    runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes.
+    runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
+    `verified` what was compared once all was learned, and whether it was what it had been.
     """
     learner = setup.learner
     tasks = [_facts(task) for task in setup.tasks]
@@ -36,6 +37,7 @@ def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -
         "blocked": blocked if any(blocked) else None,
         "facts": facts if any(facts) else None,
         "guarantee": learner.method.promises(),
+        "verified": learner.verify().numbers(),
         "parameters": learner.parameters_count,
         "seconds": seconds,
         "memory": max((line.get("memory", 0) for line in lines), default=0),
@@ -50,12 +52,13 @@ def sizes(tasks: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def dumps(result: Mapping[str, Any]) -> str:
-    """Return the text of result.json, a line a field."""
+    """Return the text of result.json, a line a field, with its digest."""
+    fields = {key: value for key, value in result.items() if key not in seal.BLANK} | seal.BLANK
     lines = (
         f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
-        for key, value in result.items()
+        for key, value in fields.items()
     )
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return seal.sealed("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _facts(task: Task) -> dict[str, Any]:

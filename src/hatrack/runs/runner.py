@@ -23,6 +23,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
 from hatrack.learn.learner import Learner
+from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
 from hatrack.runs.folder import Folder
@@ -33,6 +34,7 @@ from hatrack.runs.references import completed, read_result
 from hatrack.runs.result import assemble, dumps
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
+from hatrack.seal import digest
 
 
 def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
@@ -50,11 +52,19 @@ def executing(
     setup: Setup, folder: Folder, listener: Listener, against: Sequence[Path] = ()
 ) -> Generator[None, None, dict[str, Any]]:
     """Do the same bit by bit, so that several runs can take turns; `against`: runs that measures may be taken from."""
-    records = Records(folder.metrics)
+    page = folder.checkpoint / PAGE
+    known, _ = of_run(folder.checkpoint) if page.exists() else (None, True)
+    records = Records(folder.metrics, known[folder.metrics.name] if known else None)
+    spec = digest(folder.spec.read_bytes())
+
+    def about() -> dict[str, Any]:
+        return {folder.spec.name: spec, folder.metrics.name: records.mark()}
+
     if setup.learner.device.type == "cuda":
         get_ready()
     try:
-        with Writer(setup.learner, folder.checkpoint, records.sync) as writer, Peak(setup.learner.device) as peak:
+        writing = Writer(setup.learner, folder.checkpoint, records.sync, about)
+        with writing as writer, Peak(setup.learner.device) as peak:
             yield from _learn(setup, folder, listener, records, writer, peak)
         return _finish(setup, folder, records, against)
     finally:
@@ -114,17 +124,20 @@ def _written(writer: Writer) -> Iterator[None]:
 
 def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Path]) -> dict[str, Any]:
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
+    records.sync()
     masks = setup.learner.masks()
-    if masks is not None:
-        atomic.write(folder.masks, save(masks))
-    result = assemble(setup, records.tasks(), records.seconds)
+    stored = None if masks is None else save(masks)
+    if stored is not None:
+        atomic.write(folder.masks, stored)
+    digests = {folder.metrics.name: records.mark()["digest"], folder.masks.name: stored and digest(stored)}
+    result = assemble(setup, records.tasks(), records.seconds) | {"files": digests}
     atomic.write(folder.result, dumps(result))
     if against:
         with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs
             result = completed(folder.path, against)
             atomic.write(folder.result, dumps(result))
     write_report(folder.path)
-    return result
+    return read_result(folder.path)
 
 
 def _further(learner: Learner, peak: Peak) -> dict[str, Any]:

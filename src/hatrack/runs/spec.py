@@ -74,13 +74,13 @@ def read(path: Path, anywhere: bool = False) -> Spec:
         if anywhere and not _is_here(run.get("device", "auto")):
             run |= {"device": "auto", "engine": "auto"}
         return resolve(run, [*_tabled(document)])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, HatrackError) as error:
+    except (ValueError, RecursionError) as error:  # what TOML, UTF-8 or the settings object to
         raise HatrackError(f"{path}: {error}") from None
 
 
 def _is_here(device: Any) -> bool:
     try:
-        pick_device(device)
+        pick_device(values.fit("device", device, str))
     except HatrackError:
         return False
     return True
@@ -107,7 +107,8 @@ def resolve(given: Mapping[str, Any], sets: Iterable[tuple[str, Any]] = ()) -> S
         if key in home and home[key] != value:
             raise HatrackError(f"{key} was given twice, as {home[key]!r} and as {value!r}; give it once.")
         home[key] = value
-    benchmark = _known("benchmark", run.get("benchmark", Spec.model_fields["benchmark"].default), BENCHMARKS)
+    named = run.get("benchmark", Spec.model_fields["benchmark"].default)
+    benchmark = _known("benchmark", values.fit("benchmark", named, str), BENCHMARKS)
     run = {**{k: v for k, v in benchmark.defaults.items() if k in RUN_KEYS}, **run}
     spec = _checked(run)
     method, _ = _known("method", spec.method, METHODS), _known("net", spec.net, NETS)
@@ -145,7 +146,7 @@ def _checked(run: Mapping[str, Any]) -> Spec:
         spec = Spec(**fitted)
     except ValidationError as error:
         raise values.complaint(error) from None
-    data = None if spec.data is None else str(Path(spec.data).expanduser().absolute())
+    data = None if spec.data is None else values.absolute("data", spec.data)
     device = pick_device(spec.device)
     Precision(spec.precision, device)
     found = {"data": data, "device": str(device), "engine": resolve_engine(spec.engine, device)}

@@ -48,8 +48,17 @@ def fit(name: str, value: Any, annotation: Any) -> Any:
         fitted = TypeAdapter(annotation).validate_json(text, strict=True)
     except ValidationError as error:
         raise complaint(error, name) from None
-    # A path must mean the same when the run is resumed from another folder.
-    return str(Path(fitted).expanduser().absolute()) if _is_path(annotation) else fitted
+    if isinstance(fitted, str) and "\0" in fitted:
+        raise HatrackError(f"{name} must not hold a zero byte, got {fitted!r:.99}.")
+    return absolute(name, fitted) if _is_path(annotation) else fitted
+
+
+def absolute(name: str, path: str) -> str:
+    """Return a path that means the same when the run is resumed from another folder."""
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError:
+        raise HatrackError(f"{name} names the home of a user that is not known here: {path!r:.99}.") from None
 
 
 def complaint(error: ValidationError, name: str = "") -> HatrackError:
@@ -58,7 +67,7 @@ def complaint(error: ValidationError, name: str = "") -> HatrackError:
     steps = [f"[{step}]" if isinstance(step, int) else str(step) for step in first["loc"]]
     place = (name + "".join(steps)) if name else "".join(steps)
     expected = first["msg"].replace("Input should be", "must be").replace("valid array", "list such as [1, 2]")
-    return HatrackError(f"{place} {expected}, got {first['input']!r}.")
+    return HatrackError(f"{place} {expected}, got {first['input']!r:.99}.")
 
 
 def plain(value: Any) -> Any:
@@ -78,7 +87,7 @@ def value_of(text: str) -> Any:
         return text
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or more digits or brackets than Python takes
         return _number(text)
     return value if isinstance(value, bool | int | float | str | list | dict) else text
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 from hatrack.learn.learner import Learner
 from hatrack.learn.state import snapshot
@@ -25,11 +25,14 @@ PACE = 10
 class Writer:
     """Saves a learner to one folder; use it as a context, so that nothing is left unwritten.
 
-    `first` is called before anything is written, where the writing happens.
+    `first` is called before anything is written, where the writing happens; `about` returns what the checkpoint is to
+    say of the run's other files.
     """
 
-    def __init__(self, learner: Learner, folder: Path, first: Callable[[], None]) -> None:
-        self._learner, self._folder, self._first = learner, folder, first
+    def __init__(
+        self, learner: Learner, folder: Path, first: Callable[[], None], about: Callable[[], dict[str, Any]] = dict
+    ) -> None:
+        self._learner, self._folder, self._first, self._about = learner, folder, first, about
         self._thread = ThreadPoolExecutor(1) if learner.device.type == "cuda" else None
         self._writing: Future[None] | None = None
         self._next = 0.0  # when an epoch's end is worth the next checkpoint
@@ -54,7 +57,7 @@ class Writer:
         if self._thread is not None and not last and (self.busy or monotonic() < self._next):
             return
         self.wait()
-        write = snapshot(self._learner, self._folder)
+        write = snapshot(self._learner, self._folder, self._about())
         if self._thread is None:
             self._write(write)
         else:
@@ -63,6 +66,7 @@ class Writer:
     def _write(self, write: Callable[[], None]) -> None:
         start = monotonic()
         self._first()
+        self._folder.mkdir(exist_ok=True)  # not the run's folder above it, should that be gone
         write()
         self._next = start + PACE * (monotonic() - start)
 

@@ -8,6 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from hatrack.show.words import duration
+from hatrack.visible import visible
 
 
 def cohort_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exception], paths: Sequence[Path]) -> str:
@@ -27,4 +28,4 @@ def cohort_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exce
     if len(done) > 1:
         accuracies = [metrics["acc"] for metrics in done]
         lines.append(f"{'mean':>5}  {mean(accuracies):>8.4f} ± {stdev(accuracies):.4f} over {len(done)} seeds")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))

@@ -17,4 +17,7 @@ def explain_net(net: str, shape: str) -> str:
         raise HatrackError(f"--shape must be whole numbers with commas between, like 3,32,32; got {shape!r}.") from None
     if not size or min(size) < 1:
         raise HatrackError(f"--shape must be whole numbers of at least 1, got {shape!r}.")
-    return str(explain(build(net, size), torch.zeros(1, *size)))
+    try:
+        return str(explain(build(net, size), torch.zeros(1, *size)))
+    except (RuntimeError, MemoryError) as error:
+        raise HatrackError(f"no {net} for inputs of {shape!r}: {(str(error).splitlines() or ['memory'])[0]}.") from None

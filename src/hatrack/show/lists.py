@@ -18,6 +18,9 @@ from hatrack.runs.values import plain
 from hatrack.show import recipes
 from hatrack.studies.recipes import names
 
+LEAST = 20
+"""Characters of a line beside the names, however narrow the terminal says it is."""
+
 
 def entries(kind: str) -> list[dict[str, Any]]:
     """Return all methods, benchmarks, nets or recipes as plain data."""
@@ -31,6 +34,7 @@ def text(kind: str, width: int) -> str:
     """Return the same for reading: a line each, and below it what --set takes, with the defaults."""
     found = entries(kind)
     margin = " " * (max(len(entry["name"]) for entry in found) + 2)
+    width = max(width, len(margin) + LEAST)
     lines: list[str] = []
     for entry in found:
         said = wrap(entry["summary"], width - len(margin))
@@ -48,7 +52,8 @@ def _details(entry: Mapping[str, Any]) -> list[str]:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
         lines.append(f"{entry['family']}, {entry['source']}; {kept}")
         old = "; needs the data of old tasks" if entry["needs_old_data"] else ""
-        lines.append(f"keeps per task: {entry['stores']}{old}")
+        samples = "; its samples stand in what is saved" if entry["keeps_samples"] else ""
+        lines.append(f"keeps per task: {entry['stores']}{old}{samples}")
     if entry["settings"]:
         lines.append("--set " + " ".join(f"{s['name']}={_shown(s['default'])}" for s in entry["settings"]))
     return lines
@@ -61,7 +66,7 @@ def _shown(value: Any) -> str:
 
 def _method(name: str) -> dict[str, Any]:
     method = METHODS[name]
-    facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data")
+    facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data", "keeps_samples")
     return {fact: getattr(method, fact) for fact in facts} | {
         "settings": [
             {

@@ -14,6 +14,7 @@ from hatrack.runs.listener import Outcome, Plan
 from hatrack.show.headline import headline
 from hatrack.show.timeleft import TimeLeft
 from hatrack.show.words import duration, facts, outcome_facts
+from hatrack.visible import visible
 
 INDENT, BAR = 6, 50
 """Columns before what belongs to the task above, and of the progress bar."""
@@ -42,7 +43,7 @@ class LiveProgress:
         self._plan = plan
         self._time = TimeLeft(plan.work, plan.epochs)
         self._task = plan.finished
-        self._console.print(Text(headline(plan), style="bold"), soft_wrap=True)
+        self._console.print(Text(visible(headline(plan)), style="bold"), soft_wrap=True)
 
     def epoch(self, epoch: Epoch) -> None:
         """Note the epoch; the next redraw shows it."""
@@ -52,7 +53,7 @@ class LiveProgress:
     def learned(self, outcome: Outcome) -> None:
         """Print the finished task above the redrawn part."""
         assert self._plan is not None
-        name = Text(f"{outcome.task + 1:>3}/{len(self._plan.names)} {outcome.name}", style="green")
+        name = Text(f"{outcome.task + 1:>3}/{len(self._plan.names)} {visible(outcome.name)}", style="green")
         self._console.print(
             Text.assemble(name, "  ", "  ".join(outcome_facts(outcome))), overflow="ellipsis", no_wrap=True
         )
@@ -76,4 +77,4 @@ class LiveProgress:
 
 
 def _line(words: str) -> Text:
-    return Text(words, overflow="ellipsis", no_wrap=True)
+    return Text(visible(words), overflow="ellipsis", no_wrap=True)

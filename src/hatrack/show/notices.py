@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from typing import Any
 
 from hatrack.errors import HatrackWarning
+from hatrack.show.terminal import complain
 
 
 def show_notices() -> None:
@@ -16,14 +16,17 @@ def show_notices() -> None:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, HatrackWarning):
-            print(f"hatrack: {' '.join(str(message).split())}", file=sys.stderr)
+            complain(str(message))
         else:
             before(message, category, *rest, **more)
 
     warnings.showwarning = show
     log = logging.getLogger("hatrack")
     if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("hatrack: %(message)s"))
-        log.addHandler(handler)
+        log.addHandler(_Complaining())
         log.setLevel(logging.INFO)
+
+
+class _Complaining(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())

@@ -8,6 +8,7 @@ from time import monotonic
 from hatrack.learn.fit import Epoch
 from hatrack.runs.listener import Outcome, Plan
 from hatrack.show.headline import headline
+from hatrack.show.terminal import say_line
 from hatrack.show.timeleft import TimeLeft
 from hatrack.show.words import duration, facts, outcome_facts
 
@@ -26,7 +27,7 @@ class PlainProgress:
         self._tasks = len(plan.names)
         self._left = TimeLeft(plan.work, plan.epochs, self._clock)
         self._said = self._clock()
-        _say(headline(plan))
+        say_line(headline(plan))
 
     def epoch(self, epoch: Epoch) -> None:
         """Print a line if the last one is old."""
@@ -35,13 +36,9 @@ class PlainProgress:
             return
         self._said = self._clock()
         place = f"task {epoch.task + 1}/{self._tasks} {epoch.name}: epoch {epoch.epoch} of at most {epoch.epochs}"
-        _say(", ".join([place, *facts(epoch), f"at most {duration(left)} left"]))
+        say_line(", ".join([place, *facts(epoch), f"at most {duration(left)} left"]))
 
     def learned(self, outcome: Outcome) -> None:
         """Print the task's result."""
         self._said = self._clock()
-        _say(f"task {outcome.task + 1}/{self._tasks} {outcome.name}: {', '.join(outcome_facts(outcome))}")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+        say_line(f"task {outcome.task + 1}/{self._tasks} {outcome.name}: {', '.join(outcome_facts(outcome))}")

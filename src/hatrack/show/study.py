@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from hatrack.errors import HatrackError
+from hatrack.runs.references import read_result
+from hatrack.show.terminal import complain, say_line
 from hatrack.show.words import count, duration
 from hatrack.studies.job import Job, Step
 
@@ -29,7 +30,7 @@ class StudyProgress:
         self._todo = todo
         self._start = self._said = self._clock()
         before = f"; {count(finished, 'run')} finished before" if finished else ""
-        _say(f"{count(todo, 'run')} to do{before}")
+        say_line(f"{count(todo, 'run')} to do{before}")
 
     def said(self, job: Job, message: Any) -> None:
         """Note where a run stands, or print what it has to say (each line once)."""
@@ -42,27 +43,28 @@ class StudyProgress:
         if self._clock() - self._said >= EVERY:
             self._said = self._clock()
             steps = (f"{name} task {min(s.task + 1, s.tasks)}/{s.tasks}" for name, s in self._running.items())
-            _say(f"{self._place()} under way: {', '.join(steps)}")
+            say_line(f"{self._place()} under way: {', '.join(steps)}")
 
     def over(self, job: Job, reason: str | None) -> None:
         """Print how a run ended."""
         self._running.pop(job.name, None)
         self._done += 1
         self._said = self._clock()
-        _say(f"{self._place()} {job.name}: {_outcome(job) if reason is None else f'FAILED, {reason}'}")
+        say_line(f"{self._place()} {job.name}: {_outcome(job) if reason is None else f'FAILED, {reason}'}")
 
     def notice(self, line: str) -> None:
         """Print a line on standard error."""
-        print(f"hatrack: {line}", file=sys.stderr, flush=True)
+        complain(line)
 
     def _place(self) -> str:
         return f"[{self._done}/{self._todo}, {duration(self._clock() - self._start)}]"
 
 
 def _outcome(job: Job) -> str:
-    result = json.loads((job.path / "result.json").read_text(encoding="utf-8"))
-    return f"accuracy {result['metrics']['acc']:.4f}, {duration(result['seconds'])}"
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    try:
+        result = read_result(job.path)
+    except HatrackError as error:
+        return str(error)
+    accuracy, seconds = result["metrics"].get("acc"), result["seconds"]
+    said = [] if accuracy is None else [f"accuracy {accuracy:.4f}"]
+    return ", ".join([*said, *([] if seconds is None else [duration(seconds)])])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.show.words import count, duration, percent
+from hatrack.visible import visible
 
 NAME = 16
 """Characters of a task's name shown beside the accuracy matrix."""
@@ -32,7 +33,7 @@ def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
 
 
 def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
-    names = [task["name"] for task in result["tasks"]]
+    names = [visible(task["name"]) for task in result["tasks"]]
     labels = [f"{i:>3} {_cut(name, NAME)}" for i, name in enumerate(names, start=1)]
     margin = max(map(len, labels))
     columns = max(1, (width - margin) // CELL)
@@ -54,11 +55,14 @@ def _cell(row: Sequence[float | None], i: int) -> str:
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
     metrics = result["metrics"]
-    shown = {"average accuracy": _figure(metrics["acc"]), "forgetting": _figure(metrics["forgetting"])}
+    shown = {"average accuracy": _figure(metrics.get("acc")), "forgetting": _figure(metrics.get("forgetting"))}
     if result["capacity"]:
         shown["capacity used"] = percent(result["capacity"][-1]["total"])
-    shown["parameters"] = f"{result['parameters']:,}"
-    shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')} on {result['device']}"
+    if result["parameters"] is not None:
+        shown["parameters"] = f"{result['parameters']:,}"
+    if result["seconds"] is not None:
+        place = f" on {visible(result['device'])}" if result["device"] else ""
+        shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')}{place}"
     return [f"{name:<17} {value}" for name, value in shown.items()]
 
 
@@ -69,7 +73,7 @@ def _figure(value: float | None) -> str:
 def _capacity(result: Mapping[str, Any]) -> list[str]:
     if not result["capacity"]:
         return []
-    layers: Mapping[str, float] = result["capacity"][-1]["layers"]
+    layers = {visible(name): share for name, share in result["capacity"][-1]["layers"].items()}
     margin = max(map(len, layers), default=0)
     lines = [f"Capacity used by layer, after {count(len(result['tasks']), 'task')}:"]
     for name, share in layers.items():
@@ -79,7 +83,7 @@ def _capacity(result: Mapping[str, Any]) -> list[str]:
 
 def _files(path: Path) -> list[str]:
     there = {name: what for name, what in FILES.items() if (path / name).exists()}
-    return [f"Files in {path}:", *(f"  {name:<18} {what}" for name, what in there.items())]
+    return [f"Files in {visible(str(path))}:", *(f"  {name:<18} {what}" for name, what in there.items())]
 
 
 def _cut(name: str, length: int) -> str:

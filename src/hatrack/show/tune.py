@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
+
+from hatrack.show.terminal import complain, say_line
 
 
 class TuneProgress:
@@ -19,26 +20,22 @@ class TuneProgress:
         """Print the trial's figure and settings."""
         place = f"[{done}/{trials}] trial {number}"
         if value is None:
-            print(f"{place}: given up, below the median; {listed(params)}", flush=True)
+            say_line(f"{place}: given up, below the median; {listed(params)}")
             return
-        print(f"{place}: {value:.4f}{' (best so far)' if best else ''}; {listed(params)}", flush=True)
+        say_line(f"{place}: {value:.4f}{' (best so far)' if best else ''}; {listed(params)}")
 
     def failed(self, number: int, reason: str) -> None:
         """Print why a trial failed."""
-        _complain(f"trial {number} failed: {reason}")
+        complain(f"trial {number} failed: {reason}")
 
     def notice(self, number: int, line: str) -> None:
         """Print what is said during a trial (each line once)."""
         if line not in self._notices:
             self._notices.add(line)
-            _complain(f"trial {number}: {line}")
+            complain(f"trial {number}: {line}")
 
 
 def listed(settings: Mapping[str, Any]) -> str:
     """Return settings as --set takes them, numbers cut to four digits."""
     shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in settings.items()}
     return ", ".join(f"{key}={value}" for key, value in shown.items())
-
-
-def _complain(line: str) -> None:
-    print(f"hatrack: {line}", file=sys.stderr, flush=True)

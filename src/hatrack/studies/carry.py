@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
-from hatrack.runs.folder import lock
+from hatrack.runs.folder import cannot, lock
 from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
@@ -70,7 +71,12 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
     _require_tasks(study.measures, planned)
     if not machine.remote:
         _require_data(planned)
-    places.runs.mkdir(parents=True, exist_ok=True)
+    if any((out / name).exists() for name in ("spec.toml", "search.json")):
+        raise HatrackError(f"{str(out)!r} holds a run or a search; choose another --out.")
+    try:
+        places.runs.mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError) as error:
+        raise cannot(out, error, "study") from None
     held = lock(out)
     try:
         for draft in places.runs.glob(".*.tmp"):
@@ -138,8 +144,9 @@ def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: W
 
 def _keep_trace(file: Path, trace: str) -> None:
     """Leave behind where in the code a run failed; one that went well removes what an earlier try left."""
-    if trace:
-        file.parent.mkdir(exist_ok=True)
-        atomic.write(file, trace)
-    else:
-        file.unlink(missing_ok=True)
+    with suppress(OSError):  # on a full disk, why the run failed is said all the same
+        if trace:
+            file.parent.mkdir(exist_ok=True)
+            atomic.write(file, trace)
+        else:
+            file.unlink(missing_ok=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from hatrack.report.parts import Section, escape, figure, row
+from hatrack.errors import HatrackError
+from hatrack.report.parts import Section, escape, figure, left_out, row
 from hatrack.report.plots import reuse_matrix
-from hatrack.report.read import Epoch, read
+from hatrack.report.read import Epoch, Run, read
 from hatrack.studies import plots
 from hatrack.studies.carry import Outcome
 from hatrack.studies.file import Entry
@@ -64,9 +65,8 @@ def _masks(outcome: Outcome, made: Table) -> list[str]:
     masked = {r.label: path for r in made.ours() if r.label in plain and (path := _first(r, tasks=2)) is not None}
     if not masked:
         return []
-    runs = {label: read(path) for label, path in masked.items()}
+    runs, parts = _readable(masked)
     curves = {label: run.epochs for label, run in runs.items() if run.epochs}
-    parts = []
     if curves:
         svg = plots.capacity_over_epochs(f"Capacity over training on {made.benchmark}", curves)
         caption = "Share of the weights in use, first seed; a dashed line is where the next task begins."
@@ -85,17 +85,33 @@ def _compression(made: Sequence[Table]) -> list[str]:
     """Draw accuracy against weights in use where a benchmark is a single task."""
     dots: dict[str, list[Epoch]] = {}
     plain: dict[str, float] = {}
+    left: list[str] = []
     for t in made:
         masked = {r.label: path for r in t.ours() if (path := _first(r, tasks=1)) is not None}
         names = {label: t.benchmark if len(masked) == 1 else f"{t.benchmark}, {label}" for label in masked}
-        dots |= {names[label]: read(path).epochs for label, path in masked.items()}
-        for path in (_alone(r) for r in t.ours() if r.label not in masked):
-            known = [e.valid_accuracy for e in read(path).epochs if e.valid_accuracy is not None] if path else []
+        runs, broken = _readable(masked)
+        dots |= {names[label]: run.epochs for label, run in runs.items()}
+        alone = {r.label: path for r in t.ours() if r.label not in masked and (path := _alone(r)) is not None}
+        others, unread = _readable(alone if masked else {})
+        left += broken + unread
+        for run in others.values():
+            known = [e.valid_accuracy for e in run.epochs if e.valid_accuracy is not None]
             plain |= dict.fromkeys(names.values(), max(known)) if known else {}
     if not dots:
-        return []
+        return left
     caption = "A dot is an epoch, first seed; a triangle is the best of plain training, with all weights."
-    return [figure("Accuracy against weights in use", plots.compression("Compression", dots, plain), caption)]
+    return [*left, figure("Accuracy against weights in use", plots.compression("Compression", dots, plain), caption)]
+
+
+def _readable(paths: Mapping[str, Path]) -> tuple[dict[str, Run], list[str]]:
+    """Read runs by label; of each that cannot be read, say why on the page."""
+    runs, left = {}, []
+    for label, path in paths.items():
+        try:
+            runs[label] = read(path)
+        except HatrackError as error:
+            left.append(left_out(str(error)))
+    return runs, left
 
 
 def _first(r: Row, tasks: int) -> Path | None:

@@ -14,6 +14,7 @@ from hatrack.studies.carry import Outcome
 from hatrack.studies.measures import Measure
 from hatrack.studies.table import MEMORY, SECONDS, Cell, Table
 from hatrack.studies.words import number
+from hatrack.visible import visible
 
 
 def table_csv(made: Sequence[Table]) -> str:
@@ -43,17 +44,22 @@ def runs_csv(outcome: Outcome, folder: Path) -> str:
 
 
 def csv_text(heads: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    """Return a table as text."""
+    """Return a table as text; a text that a spreadsheet would compute gets an apostrophe, numbers stay numbers."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(lines)
+    writer.writerows([_harmless(cell) for cell in line] for line in (heads, *lines))
     return out.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    return "'" * cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) + visible(cell)
 
 
 def latex(made: Sequence[Table], title: str) -> str:
     """Return one tabular a benchmark: ours as mean ± std, the paper's beside it; needs no package."""
-    return "\n".join([f"% {title}", *(_tabular(table) for table in made)]) + "\n"
+    return "\n".join([f"% {' '.join(title.split())}", *(_tabular(table) for table in made)]) + "\n"
 
 
 def _tabular(table: Table) -> str:
@@ -91,4 +97,6 @@ def _plain(text: str) -> str:
     """Return text that LaTeX takes as it stands."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", DASH: "--"}
     special |= {"−": "$-$", "ρ": r"$\rho$", "≤": r"$\leq$", "×": r"$\times$"}
+    special |= {"*": "{*}", "[": "{[}", "]": "{]}"}  # behind \\ they would be its argument
+    text = visible(text)
     return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)

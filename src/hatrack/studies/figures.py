@@ -7,12 +7,12 @@ file allows with `within` (papers print two digits, and many give no deviation).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from hatrack.errors import HatrackError
 
 DEVIATIONS = 2.0
+MOST = 1e15  # of a figure: beyond it no picture can be drawn
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def figure(given: Any, within: float, where: str) -> Figure:
     numbers = given if isinstance(given, list) else [given]
     if not 1 <= len(numbers) <= 2 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
         raise HatrackError(f"{where} must be a mean, or [mean, standard deviation], got {given!r}.")
-    if not all(isfinite(n) for n in numbers) or numbers[-1] < 0 < len(numbers) - 1:
-        raise HatrackError(f"{where} must be finite, its standard deviation at least 0, got {given!r}.")
+    if not all(abs(n) <= MOST for n in numbers) or numbers[-1] < 0 < len(numbers) - 1:
+        raise HatrackError(f"{where} must be at most {MOST:g}, its standard deviation at least 0, got {given!r:.99}.")
     std = float(numbers[1]) if len(numbers) == 2 else None
     return Figure(float(numbers[0]), std, max(within, DEVIATIONS * (std or 0.0)))

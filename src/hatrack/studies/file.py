@@ -24,7 +24,7 @@ from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
 from hatrack.methods import METHODS
 from hatrack.runs.spec import TABLES
-from hatrack.studies.figures import Figure, figure
+from hatrack.studies.figures import MOST, Figure, figure
 from hatrack.studies.levels import holds, merged
 from hatrack.studies.measures import Measure, measure
 
@@ -127,7 +127,7 @@ def parse(text: str, name: str) -> Study:
     """Return the study that a text describes."""
     try:
         return _study(tomllib.loads(text), text, name)
-    except (tomllib.TOMLDecodeError, HatrackError) as error:
+    except (ValueError, RecursionError) as error:  # what TOML or the keys object to
         raise HatrackError(f"study {name!r}: {error}") from None
 
 
@@ -216,8 +216,8 @@ def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str]
     """Read [paper]; a label that is not among the methods is a row of the paper's alone."""
     _table("paper", paper)
     within = paper.get("within", 0.0)
-    if isinstance(within, bool) or not isinstance(within, int | float) or within < 0:
-        raise HatrackError(f"paper.within must be a number of at least 0, got {within!r}.")
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= MOST:
+        raise HatrackError(f"paper.within must be a number from 0 to {MOST:g}, got {within!r:.99}.")
     found = {}
     for name, by_benchmark in _without(paper, "within").items():
         _table(f"paper.{name}", by_benchmark)

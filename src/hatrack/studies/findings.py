@@ -32,7 +32,8 @@ class Finding:
 def gather(plan: Plan, own: Path, reasons: Mapping[Path, str], notice: Callable[[str], None]) -> list[Finding]:
     """Return a finding for every planned run; in the study's `own` folder, results and reports are completed on disk.
 
-    `reasons` says why runs failed that were tried just now. A reference that does not fit is told to `notice`.
+    `reasons` says why runs failed that were tried just now. A reference that does not fit is told to `notice`, and so
+    are files that cannot be read.
     """
     return [_finding(run, own, reasons, notice) for run in plan.runs]
 
@@ -43,20 +44,25 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
     against = [path for path in run.against if (path / "result.json").exists()]
     try:
         result = read_result(run.path)
+        if not against:
+            return Finding(run, result)
+        alone = completed(run.path, [])
     except HatrackError as error:
+        notice(str(error))
         return Finding(run, None, str(error))
-    if not against:
-        return Finding(run, result)
     try:
         whole = completed(run.path, against)
     except HatrackError as error:
         notice(str(error))
-        return Finding(run, completed(run.path, []))  # not what earlier references gave
+        return Finding(run, alone)  # not what earlier references gave
     if whole["metrics"] != result["metrics"] and own in run.path.parents:
         # Of the old figures; gone first, so that a process killed in between leaves none that nobody would write again.
         (run.path / "report.html").unlink(missing_ok=True)
-        store(run.path, whole)  # a reference is shared with other studies, and stays as it is
-        write_report(run.path)
+        try:
+            store(run.path, whole)  # a reference is shared with other studies, and stays as it is
+            write_report(run.path)
+        except HatrackError as error:
+            notice(str(error))
     return Finding(run, whole)
 
 

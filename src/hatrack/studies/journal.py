@@ -34,6 +34,6 @@ def mend(journal: Path) -> None:
 def _is_record(line: bytes) -> bool:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(record, dict) and "op_code" in record

@@ -83,7 +83,7 @@ class Measure:
             return None if found is None else float(found)
         if self.name == "acc":
             row = _at(result["accuracy"], self.after)
-            return None if row is None else fmean(row)
+            return None if row is None or None in row else fmean(row)
         return _at(result["metrics"].get("rho_each") or [], self.after)  # type: ignore[no-any-return]
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hatrack import __version__
 from hatrack.report.parts import (
@@ -83,7 +84,7 @@ def _cards(outcome: Outcome, made: Sequence[Table]) -> str:
     results = [f.result for f in outcome.findings if f.result is not None]
     failed = len(outcome.findings) - len(results)
     found = verdicts(made)
-    devices = sorted({result["device"] for result in results})
+    devices = _devices(results)
     first = outcome.study.measures[0]
     best = [(t, ranking(t, first)) for t in made]
     cards = [
@@ -93,13 +94,17 @@ def _cards(outcome: Outcome, made: Sequence[Table]) -> str:
             f"{found['within']} of {found.total()}" if found else DASH,
             _band_note(found, outcome.study),
         ),
-        Card("Time", duration(sum(r["seconds"] for r in results)), " · ".join(["all runs together", *devices])),
+        Card("Time", duration(sum(r["seconds"] or 0 for r in results)), " · ".join(["all runs together", *devices])),
     ]
     for table_, places in best[:5]:
         if places:
             mean = number(places[0].mean, first)
             cards.append(Card(f"Best on {table_.benchmark}", places[0].label, f"{title(first)} {mean}"))
     return card_row(cards)
+
+
+def _devices(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted({result["device"] for result in results if result["device"]})
 
 
 def _capital(text: str) -> str:
@@ -179,7 +184,7 @@ def _drawn(lines: Mapping[str, Sequence[Sequence[float]]]) -> str:
 def _accuracies(result: Mapping[str, object]) -> Sequence[float | None]:
     rows = result["accuracy"]
     assert isinstance(rows, list)
-    return [sum(r) / len(r) for r in rows]
+    return [None if None in r else sum(r) / len(r) for r in rows]
 
 
 def _ratios(result: Mapping[str, object]) -> Sequence[float | None]:
@@ -227,8 +232,8 @@ def _cost(made: Table) -> str:
     rows = []
     for r in made.ours():
         results = [f.result for f in r.findings if f.result is not None]
-        parameters = [result["parameters"] for result in results]
-        devices = ", ".join(sorted({result["device"] for result in results})) or DASH
+        parameters = [result["parameters"] for result in results if result["parameters"] is not None]
+        devices = ", ".join(_devices(results)) or DASH
         ends = sorted({min(parameters), max(parameters)}) if parameters else []  # seeds differ where task orders do
         count = " to ".join(map(whole, ends)) or DASH
         rows.append([r.label, devices, count, duration(r.seconds), size(r.memory)])

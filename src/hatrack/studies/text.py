@@ -10,6 +10,7 @@ from hatrack.studies.carry import Outcome
 from hatrack.studies.ranking import ranking
 from hatrack.studies.table import Table, tables, verdicts
 from hatrack.studies.words import agreement, chance, number, ours, size, theirs
+from hatrack.visible import visible
 
 
 def summary(outcome: Outcome, folder: Path) -> str:
@@ -88,6 +89,7 @@ def _files(folder: Path) -> str:
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
     """Set the columns under each other, the first to the left and the others to the right."""
+    lines = [list(map(visible, line)) for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(

@@ -20,7 +20,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.runs import toml
-from hatrack.runs.folder import lock
+from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.engine import default_workers, settle
@@ -85,13 +85,17 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         raise HatrackError(f"{str(out)!r} holds a run or a study; choose another --out.")
     if not journal.exists():
         _require_possible(base)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError) as error:
+        raise cannot(out, error, "search's") from None
     held = lock(out)
     try:
         _same_search(out / "search.json", base, search, explored)
         study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
-        _try_all(study, search, explored, size, teller)
+        with atomic.naming(journal):
+            _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
     finally:
@@ -108,7 +112,7 @@ def _same_search(file: Path, base: Spec, search: Search, explored: Mapping[str, 
     """Refuse to mix two searches in one folder."""
     spec = base.model_dump(exclude={"device", "engine", "data", "seed"})
     text = json.dumps({"spec": spec, "seeds": list(search.seeds), "over": list(explored)}, indent=1)
-    if file.exists() and file.read_text(encoding="utf-8") != text:
+    if file.exists() and file.read_bytes() != text.encode():
         raise HatrackError(f"{str(file.parent)!r} holds a search with other settings; choose another --out.")
     atomic.write(file, text)
 

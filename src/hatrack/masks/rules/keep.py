@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -10,10 +14,10 @@ from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
-from hatrack.masks.ledger import Occasion
+from hatrack.masks.ledger import Occasion, Uses
 from hatrack.masks.rules.registry import Call, rule, run
 from hatrack.masks.unions import ALWAYS_ON, compact
-from hatrack.masks.values import Value, expand_tail
+from hatrack.masks.values import NOTHING, Held, Value, expand_tail, together
 
 SUMS, PRODUCTS, QUOTIENTS = ("add", "sub", "subtract", "rsub"), ("mul", "multiply"), ("div", "divide", "true_divide")
 TERMS = 2  # of a sum; a number or a tensor without units among them would stay behind a closed gate
@@ -24,7 +28,7 @@ def rearrange(call: Call) -> Any:
     """Run the operator on the unit numbers, or on the positions of a parameter's entries."""
     first, *others = call.values
     if call.name in ops.CAST:
-        return call.results(lambda shape: _like(call, shape, first, first.ids, first.pos))
+        return call.results(lambda shape: _like(call, shape, first, first.ids, first.held))
     unreadable = call.name not in ops.LIKE_THE_SECOND and any(v.known is None for v in others)
     if unreadable or "dtype" in call.given:
         return call.unknown()
@@ -33,24 +37,27 @@ def rearrange(call: Call) -> Any:
         return run(call, lambda v: from_first if v is first else v.unit_ids() if v.known is None else v.known)
 
     ids = None if first.ids is None else pick(first.ids)
-    pos = None if first.param is None else pick(first.positions())
+    moved = [pick(held.positions(first.shape)) for held in first.held]
+
+    def part(shape: torch.Size, take: Callable[[Any], Tensor]) -> Value:
+        held = tuple(replace(h, pos=take(pos)) for h, pos in zip(first.held, moved, strict=True))
+        return _like(call, shape, first, None if ids is None else take(ids), held)
+
     meta = call.node.meta["val"]
     if isinstance(meta, list | tuple):
-        return [
-            _like(call, m.shape, first, None if ids is None else ids[i], None if pos is None else pos[i])
-            for i, m in enumerate(meta)
-        ]
-    return _like(call, meta.shape, first, ids, pos)
+        return [part(m.shape, itemgetter(i)) for i, m in enumerate(meta)]
+    return part(meta.shape, lambda whole: whole)
 
 
-def _like(call: Call, shape: torch.Size, x: Value, ids: Tensor | None, pos: Tensor | None) -> Value:
-    origins, zeros = x.origins | {call.node}, x.zeros | {call.node}
-    return Value(shape, ids, x.param, pos, x.scaled, x.writers, origins, zeros, x.reached)
+def _like(call: Call, shape: torch.Size, x: Value, ids: Tensor | None, held: tuple[Held, ...]) -> Value:
+    return Value(shape, ids, held, x.writers, x.origins | {call.node}, x.zeros | {call.node}, x.reached)
 
 
 @rule(*ops.JOIN)
 def join(call: Call) -> Any:
-    """Run the operator on the unit numbers of all parts; a parameter among them becomes units of its own."""
+    """Run the operator on the unit numbers of all parts; a parameter among units becomes units of its own."""
+    if not any(v.ids is not None or v.reached for v in call.values):
+        return _joined(call)
     parts = {id(v): born(call, v) for v in call.values}
     ids = run(call, lambda v: parts[id(v)].unit_ids())
     from_weights = all(v.writers or not v.carries for v in parts.values())
@@ -60,18 +67,34 @@ def join(call: Call) -> Any:
     return call.units(ids, *parts.values(), writers=writers, zeros=zeros)
 
 
+def _joined(call: Call) -> Value:
+    """Put together parameters and constants: each part of the result comes from what it was made of."""
+    zero = all(v.held or (v.known is not None and not bool(v.known.any())) for v in call.values)
+    whole = []
+    for part in {id(v): v for v in call.values}.values():
+        for held in part.held:
+            places = {id(v): torch.full(v.shape, NOTHING) for v in call.values}
+            places[id(part)] = held.positions(part.shape)
+            pos = run(call, partial(_place, places))
+            whole.append(replace(held, pos=pos, scaled=held.scaled and zero))
+    return Value(call.shape, held=tuple(whole))
+
+
+def _place(places: Mapping[int, Tensor], value: Value) -> Tensor:
+    return places[id(value)]
+
+
 def born(call: Call, value: Value) -> Value:
-    """Turn a parameter that is used as data (a class token) into units of its own, one an entry."""
-    if value.param is None:
+    """Turn what is computed from parameters, where it is used as data (a class token), into units of its own."""
+    if not value.held:
         return value
-    shape = call.ledger.shapes[value.param]
-    fresh = call.unions.fresh(value.param, shape.numel())
-    occasion = call.ledger.use(
-        Value(shape, param=value.param, scaled=value.scaled), (fresh.view(shape),), fresh.view(shape)
-    )
-    ids = fresh[value.positions()]
-    writers = frozenset({occasion}) if occasion is not None and occasion.written is not None else frozenset()
-    return call.units(ids, writers=writers, shape=value.shape)
+    ids, occasions = value.unit_ids(), []
+    for held in value.held:
+        units, occasion = call.ledger.born(held)
+        pos = held.positions(value.shape)
+        ids = _met(call, ids, torch.where(pos == NOTHING, ALWAYS_ON, units[pos.clamp_min(0)]))
+        occasions.append(occasion)
+    return call.units(ids, writers=_writer(tuple(occasions)), shape=value.shape)
 
 
 @rule(*ops.POINTWISE)
@@ -82,8 +105,9 @@ def pointwise(call: Call) -> Any:
         return binary(call)
     kept = call.name in ops.HOMOGENEOUS
 
-    if first.param is not None:
-        return call.results(lambda shape: Value(shape, None, first.param, first.pos, first.scaled and kept))
+    if first.held:
+        held = tuple(replace(h, scaled=h.scaled and kept) for h in first.held)
+        return call.results(lambda shape: Value(shape, held=held))
     zeros, writers = (first.zeros, first.writers) if kept else (frozenset(), frozenset())
     ids = first.unit_ids()
     return call.results(lambda shape: call.units(ids, first, writers=writers, zeros=zeros))
@@ -93,7 +117,7 @@ def pointwise(call: Call) -> Any:
 def binary(call: Call) -> Any:
     """Bring tensors together entry by entry: units that meet are one, parameters act on the unit they meet."""
     units = [v for v in call.values if v.ids is not None]
-    params = [v for v in call.values if v.param is not None]
+    params = [v for v in call.values if v.held]
     if not units:
         if not any(v.reached for v in call.values):
             return _of_parameters(call, params)
@@ -109,16 +133,16 @@ def binary(call: Call) -> Any:
 
 
 def _met(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    here, there = torch.broadcast_tensors(compact(a), compact(b))
+    here, there = torch.broadcast_tensors(compact(call.now(a)), compact(call.now(b)))
     both = (here != ALWAYS_ON) & (there != ALWAYS_ON)
     call.unions.merge(here[both], there[both])
-    return torch.where(here == ALWAYS_ON, there, here).expand(call.shape)
+    return torch.where(here == ALWAYS_ON, there, here).expand(torch.broadcast_shapes(a.shape, b.shape))
 
 
-def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Occasion | None]) -> frozenset[Occasion]:
+def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Uses]) -> frozenset[Occasion]:
     """Return the parameters whose gates, all together, are gates on the result."""
     if call.name in SUMS:
-        terms = [v.writers for v in _whole(ids, units)] + [_writer(occasion) for occasion in acting]
+        terms = [v.writers for v in _whole(ids, units)] + [_writer(uses) for uses in acting]
         return frozenset().union(*terms) if all(terms) and len(terms) == TERMS else frozenset()
     return next((v.writers for v in _whole(ids, _factors(call, units)) if v.writers), frozenset())
 
@@ -143,17 +167,14 @@ def _whole(ids: Tensor, units: list[Value]) -> list[Value]:
     return [v for v in units if not bool(((compact(v.unit_ids()) == ALWAYS_ON) & (compact(ids) != ALWAYS_ON)).any())]
 
 
-def _writer(occasion: Occasion | None) -> frozenset[Occasion]:
-    return frozenset() if occasion is None or occasion.written is None else frozenset({occasion})
+def _writer(uses: Uses) -> frozenset[Occasion]:
+    return frozenset() if uses is None or any(use.written is None for use in uses) else frozenset(uses)
 
 
-def _of_parameters(call: Call, params: list[Value]) -> Any:
-    """Compute something from one parameter and constants; it stays that parameter if it keeps its shape."""
-    if len(params) != 1 or params[0].shape != call.shape:
-        return call.unknown()
-    p = params[0]
-    scaling = call.name in PRODUCTS or (call.name in QUOTIENTS and call["self"] is p)
-    return Value(p.shape, None, p.param, p.pos, p.scaled and scaling)
+def _of_parameters(call: Call, params: list[Value]) -> Value:
+    """Compute something entry by entry from parameters and constants."""
+    scaling = call.name in PRODUCTS or (call.name in QUOTIENTS and call["self"] is params[0])
+    return together(call.shape, params, scaled=scaling and len(params) == 1)
 
 
 @rule("glu")
@@ -172,6 +193,9 @@ def glu(call: Call) -> Any:
 def spatial(call: Call) -> Any:
     """Mix the last axes, each unit by itself."""
     x, tail = call.values[0], ops.SPATIAL[call.name]
+    if x.held:
+        mixed = x.mixed(*range(len(x.shape) - tail, len(x.shape)))
+        return call.results(lambda shape: mixed.rearranged(shape, lambda pos: expand_tail(pos, shape, tail)))
     if x.ids is None or any(call.unions.varies(x.ids, x.ids.ndim - 1 - a) for a in range(tail)):
         return call.unknown()
     ids = x.ids

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from hatrack.masks import ops
+from hatrack.masks.rules.keep import born
 from hatrack.masks.rules.registry import Call, rule
 
 
@@ -14,7 +15,8 @@ from hatrack.masks.rules.registry import Call, rule
 def convolution(call: Call) -> Any:
     """Read the channels of each group, write filters. Weight (out, in/groups, …), transposed (in, out/groups, …)."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
-    if weight.ids is not None or x.param is not None or (bias is not None and bias.ids is not None):
+    x = born(call, x)
+    if weight.ids is not None or (bias is not None and bias.ids is not None):
         return call.unknown()
     space = (1,) * ops.CONVOLUTIONS[call.name]
     ids = x.unit_ids()
@@ -28,19 +30,21 @@ def convolution(call: Call) -> Any:
     across = other[group[:, None] * per_group + torch.arange(per_group)].view(len(into), per_group, *space)
     down = into.view(-1, 1, *space)
     out, in_ = (down, across) if into is written else (across, down)
-    occasion = call.ledger.use(weight, (out, in_), out)
+    uses = call.ledger.use(weight, (out, in_), out)
     shift = call.ledger.use(bias, (written,), written)
-    call.reading.read_by_weight(call.node, x, weight, occasion, in_)
-    by = (occasion,) if bias is None else (occasion, shift)
+    call.reading.read_by_weight(call.node, x, weight, uses, in_)
+    by = (uses,) if bias is None else (uses, shift)
     return call.written(written.view(-1, *space).expand(call.shape), *by)
 
 
 @rule("embedding")
 def embedding(call: Call) -> Any:
     """Look rows up: every column of the table writes a unit."""
-    weight = call["weight"]
-    if weight.param is None or call["indices"].carries:
+    weight, rows = call["weight"], call["indices"]
+    if not weight.held or rows.carries:
         return call.unknown()
+    if rows.known is not None:  # the same rows for every sample: positions, distances
+        return weight.rearranged(call.shape, lambda pos: pos[rows.known])
     written = call.fresh(call.shape[-1], weight)
-    occasion = call.ledger.use(weight, (written[None, :],), written[None, :])
-    return call.written(written.expand(call.shape), occasion)
+    uses = call.ledger.use(weight, (written[None, :],), written[None, :])
+    return call.written(written.expand(call.shape), uses)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hatrack.masks.rules.registry import Call, rule
+from hatrack.masks.rules.keep import born
+from hatrack.masks.rules.registry import Call, becomes_weight, rule
 from hatrack.masks.unions import ALWAYS_ON, constant_along
-from hatrack.masks.values import Value
+from hatrack.masks.values import Value, together
 
 
 @rule("linear")
 def linear(call: Call) -> Any:
     """y = x·Wᵀ + b."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
-    odd = weight.ids is not None or x.param is not None or len(x.shape) < 2 or len(weight.shape) != 2
+    odd = weight.ids is not None or len(x.shape) < 2 or len(weight.shape) != 2
     if odd or (bias is not None and bias.ids is not None):
         return call.unknown()
-    result = _weigh(call, x, x.unit_ids(), weight, weight.positions().transpose(-1, -2), call.shape)
+    turned = _laid(weight, lambda entries: entries.transpose(-1, -2))
+    result = product(call, x, turned, call.shape) if weight.held else _weigh(call, born(call, x), turned, call.shape)
     return result if bias is None else _shifted(call, result, bias)
 
 
@@ -27,11 +31,10 @@ def linear(call: Call) -> Any:
 def matmul(call: Call) -> Any:
     """Multiply two activations, or an activation by a weight from either side; a vector is a matrix of one column."""
     a, b = call.values
-    left, right = _entries(a), _entries(b)
-    if right.ndim > 1 or left.ndim < 2:
-        return product(call, a, b, left, right, call.shape)
-    result = product(call, a, b, left, right[:, None], torch.Size([*call.shape, 1]))
-    return call.units(result.ids.squeeze(-1), writers=result.writers) if result.ids is not None else result
+    if len(b.shape) > 1 or len(a.shape) < 2:
+        return product(call, a, b, call.shape)
+    column = _laid(b, lambda entries: entries[:, None])
+    return _laid(product(call, a, column, torch.Size([*call.shape, 1])), lambda entries: entries.squeeze(-1))
 
 
 @rule("addmm", "baddbmm")
@@ -40,8 +43,7 @@ def addmm(call: Call) -> Any:
     a, b = (call["mat1"], call["mat2"]) if call.name == "addmm" else (call["batch1"], call["batch2"])
     if call["self"].ids is not None:
         return call.unknown()
-    result = product(call, a, b, _entries(a), _entries(b), call.shape)
-    return result if result.ids is None else _shifted(call, result, call["self"])
+    return _shifted(call, product(call, a, b, call.shape), call["self"])
 
 
 @rule("einsum")
@@ -59,18 +61,16 @@ def einsum(call: Call) -> Any:
         return call.unknown()
     size = dict(zip(one + other, (*a.shape, *b.shape), strict=True))
 
-    def arrange(entries: Tensor, term: str, first: list[str], second: list[str]) -> Tensor:
-        ordered = entries.permute([term.index(x) for x in shared + first + second])
-        return ordered.reshape([size[x] for x in shared] + [_count(size, first), _count(size, second)])
+    def arrange(value: Value, term: str, first: list[str], second: list[str]) -> Value:
+        sizes = [size[x] for x in shared] + [_count(size, first), _count(size, second)]
+        order = [term.index(x) for x in shared + first + second]
+        return _laid(value, lambda entries: entries.permute(order).reshape(sizes))
 
-    left, right = arrange(_entries(a), one, rows, summed), arrange(_entries(b), other, summed, columns)
+    left, right = arrange(a, one, rows, summed), arrange(b, other, summed, columns)
     whole = torch.Size([*(size[x] for x in shared), left.shape[-2], right.shape[-1]])
-    result = product(call, a, b, left, right, whole)
-    if result.ids is None:
-        return result
     spread = shared + rows + columns
-    ids = result.ids.reshape([size[x] for x in spread]).permute([spread.index(x) for x in out])
-    return call.units(ids, writers=result.writers)
+    sizes, order = [size[x] for x in spread], [spread.index(x) for x in out]
+    return _laid(product(call, left, right, whole), lambda entries: entries.reshape(sizes).permute(order))
 
 
 def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -89,37 +89,53 @@ def _count(size: dict[str, int], labels: list[str]) -> int:
     return int(torch.Size([size[x] for x in labels]).numel())
 
 
-def _entries(value: Value) -> Tensor:
-    return value.unit_ids() if value.param is None else value.positions()
+def _laid(value: Value, lay: Callable[[Tensor], Tensor]) -> Value:
+    """Return a value with its entries in another order; as for gates, it stays the one that it was."""
+    shape = lay(torch.empty(value.shape, device="meta")).shape
+    held = value.rearranged(shape, lay).held
+    return replace(value, shape=shape, ids=None if value.ids is None else lay(value.ids), held=held)
 
 
-def product(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: torch.Size) -> Any:
-    """Multiply `left` (…, i, k) by `right` (…, k, j): unit numbers of an activation, positions in a parameter."""
-    if min(left.ndim, right.ndim) < 2 or (a.param is not None and b.param is not None):
+def product(call: Call, a: Value, b: Value, shape: torch.Size) -> Any:
+    """Multiply a (…, i, k) by b (…, k, j)."""
+    if min(len(a.shape), len(b.shape)) < 2:
         return call.unknown()
-    if b.param is not None:
-        return _weigh(call, a, left, b, right, shape)
-    if a.param is not None:
+    if not any(v.ids is not None or v.reached for v in (a, b)) and becomes_weight(call.node):
+        return _of_parameters(a, b, shape)
+    if b.held:
+        return _weigh(call, born(call, a), b, shape)
+    if a.held:
         turned = torch.Size([*shape[:-2], shape[-1], shape[-2]])
-        result = _weigh(call, b, right.transpose(-1, -2), a, left.transpose(-1, -2), turned)
-        assert result.ids is not None
-        return call.units(result.ids.transpose(-1, -2), writers=result.writers, shape=shape)
-    return between(call, a, b, left, right, shape)
+        return _laid(_weigh(call, _transposed(b), _transposed(a), turned), lambda entries: entries.transpose(-1, -2))
+    return between(call, a, b, shape)
 
 
-def between(call: Call, a: Value, b: Value, left: Tensor, right: Tensor, shape: torch.Size) -> Value:
+def _transposed(value: Value) -> Value:
+    return _laid(value, lambda entries: entries.transpose(-1, -2))
+
+
+def _of_parameters(a: Value, b: Value, shape: torch.Size) -> Value:
+    """Multiply what is computed from parameters (low-rank weights): entry (i, j) needs row i of a and column j of b."""
+    rows = a.mixed(-1).rearranged(shape, lambda pos: pos.narrow(-1, 0, 1).expand(shape))
+    columns = b.mixed(-2).rearranged(shape, lambda pos: pos.narrow(-2, 0, 1).expand(shape))
+    return together(shape, [rows, columns])
+
+
+def between(call: Call, a: Value, b: Value, shape: torch.Size) -> Value:
     """Multiply two activations: units along the summed axis are read here, in both factors at once."""
-    left, in_a = _settled(call, left, left.ndim - 1, left.ndim - 2)
-    right, in_b = _settled(call, right, right.ndim - 2, right.ndim - 1)
+    left, in_a = _settled(call, a.unit_ids(), -1, -2)
+    right, in_b = _settled(call, b.unit_ids(), -2, -1)
     if in_a and in_b:
         call.unions.merge(left.squeeze(-2), right.squeeze(-1))
     if in_a or in_b:
         call.reading.read(call.node, *([a] if in_a else []), *([b] if in_b else []))
     nothing = torch.zeros(1, 1, dtype=torch.long)
-    rows, columns = nothing if in_a else left.narrow(-1, 0, 1), nothing if in_b else right.narrow(-2, 0, 1)
-    if len(call.unions.live(rows)) and len(call.unions.live(columns)):
-        result: Value = call.unknown()  # every entry would belong to two units
-        return Value(shape, reached=result.reached)
+    rows = nothing if in_a else call.now(left.narrow(-1, 0, 1))
+    columns = nothing if in_b else call.now(right.narrow(-2, 0, 1))
+    few, many = len(call.unions.live(rows)), len(call.unions.live(columns))
+    if few and many:  # an entry would belong to two units: those that are fewer are read here
+        call.reading.read(call.node, a if few <= many else b)
+        rows, columns = (nothing, call.now(columns)) if few <= many else (call.now(rows), nothing)
     ids = torch.where(*torch.broadcast_tensors(rows == ALWAYS_ON, columns, rows))
     return call.units(ids.expand(shape), shape=shape)
 
@@ -129,6 +145,7 @@ def _settled(call: Call, ids: Tensor, summed: int, other: int) -> tuple[Tensor, 
 
     If they stand along both (a class token among patches, say), the axis with more of them is the one of the units.
     """
+    summed, other = summed % ids.ndim, other % ids.ndim
     if not call.unions.varies(ids, summed):
         return ids, False
     here, there = (len(call.unions.roots(ids.select(axis, 0)).unique()) for axis in (other, summed))
@@ -139,32 +156,35 @@ def _settled(call: Call, ids: Tensor, summed: int, other: int) -> tuple[Tensor, 
 
 def _shifted(call: Call, result: Value, bias: Value) -> Value:
     """Add a bias, each entry of which acts on the unit at its place."""
-    assert result.ids is not None
+    if result.held:
+        return together(result.shape, [result, bias])
+    if result.ids is None:
+        call.ledger.freeze(bias, why="it acts on values that belong to no unit")
+        return result
     shift = call.ledger.meet(bias, result.ids)
-    known = result.writers and shift is not None and shift.written is not None
-    writers = result.writers | {shift} if known and shift is not None else frozenset()
+    known = result.writers and shift is not None and all(use.written is not None for use in shift)
+    writers = result.writers.union(shift) if known and shift is not None else frozenset()
     return call.units(result.ids, writers=writers, shape=result.shape)
 
 
-def _weigh(call: Call, x: Value, ids: Tensor, weight: Value, positions: Tensor, shape: torch.Size) -> Value:
+def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     """Multiply x (…, i, k) by a weight (…, k, j).
 
     Every j is a new unit that reads the units along k. Leading axes along which the weight changes belong to the
     unit as well (one matrix a head); over the others it is the same weight.
     """
-    batch = torch.broadcast_shapes(ids.shape[:-2], positions.shape[:-2])
-    ids = ids.expand(*batch, *ids.shape[-2:])
+    batch = torch.broadcast_shapes(x.shape[:-2], weight.shape[:-2])
+    ids = x.unit_ids().expand(*batch, *x.shape[-2:])
     *others, summed = (call.unions.varies(ids, axis) for axis in range(ids.ndim))
     if any(others) and not summed:
         call.ledger.freeze(weight, why="it serves every unit alike (it mixes positions, not units)")
         return call.units(ids.narrow(-1, 0, 1).expand(shape), shape=shape)
-    positions = positions.expand(*batch, *positions.shape[-2:])
-    own = [axis for axis in range(len(batch)) if not constant_along(positions, axis)]
+    whole = torch.Size([*batch, *weight.shape[-2:]])
+    here = weight.rearranged(whole, lambda pos: pos.expand(whole))
+    own = [a for a in range(len(batch)) if any(not constant_along(h.positions(whole), a) for h in here.held)]
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
     heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
     written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
-    here = Value(positions.shape, param=weight.param, pos=positions, scaled=weight.scaled)
-    occasion = call.ledger.use(here, (written, read), written)
-    call.reading.read_by_weight(call.node, x, here, occasion, read)
-    by = [occasion] if occasion is not None and occasion.written is not None else []
-    return call.units(written.expand(shape), writers=by, shape=shape)
+    uses = call.ledger.use(here, (written, read), written)
+    call.reading.read_by_weight(call.node, x, here, uses, read)
+    return replace(call.written(written.expand(shape), uses), shape=shape)

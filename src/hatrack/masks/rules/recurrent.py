@@ -7,20 +7,21 @@ gated in the weights.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hatrack.masks import ops
 from hatrack.masks.rules.registry import Call, rule
 from hatrack.masks.unions import ALWAYS_ON
 from hatrack.masks.values import Value
 
-BLOCKS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-CELLS = {f"{name}_cell": blocks for name, blocks in BLOCKS.items()}
+CELLS = {f"{name}_cell": blocks for name, blocks in ops.RECURRENT.items()}
 
 
-@rule(*BLOCKS)
+@rule(*ops.RECURRENT)
 def layers(call: Call) -> Any:
     """Walk through stacked layers and their directions; parameters come in that order."""
     x, states, params = call.get("input"), call.get("hx"), call.get("params")
@@ -35,7 +36,9 @@ def layers(call: Call) -> Any:
         units = []
         for direction in range(directions):
             number = layer * directions + direction
-            units.append(_cell(call, value, read, params[number * count : (number + 1) * count], BLOCKS[call.name]))
+            units.append(
+                _cell(call, value, read, params[number * count : (number + 1) * count], ops.RECURRENT[call.name])
+            )
             for state in states:
                 _start(call, state, number, units[-1])
         hidden += units
@@ -78,14 +81,14 @@ def _cell(call: Call, x: Value, read: Tensor, params: list[Value], blocks: int) 
 
 def _start(call: Call, state: Value, number: int, units: Tensor) -> None:
     """Tie the state that a layer starts from to the units it becomes."""
-    part = Value(state.shape[1:], None if state.ids is None else state.ids[number], state.param,
-                 None if state.param is None else state.positions()[number], state.scaled)  # fmt: skip
-    _carry(call, part, units)
+    shape = state.shape[1:]
+    part = state.rearranged(shape, itemgetter(number))
+    _carry(call, part if state.ids is None else Value(shape, state.ids[number]), units)
 
 
 def _carry(call: Call, state: Value, units: Tensor) -> None:
-    if state.param is not None:
+    if state.held:
         call.ledger.meet(state, units.expand(state.shape))
     elif state.ids is not None:
-        before, after = torch.broadcast_tensors(state.ids, units)
+        before, after = torch.broadcast_tensors(call.now(state.ids), units)
         call.unions.merge(before[before != ALWAYS_ON], after[before != ALWAYS_ON])

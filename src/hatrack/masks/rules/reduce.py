@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from hatrack.masks import ops
 from hatrack.masks.rules.keep import binary
 from hatrack.masks.rules.registry import Call, rule
@@ -15,26 +18,36 @@ def reduce(call: Call) -> Any:
     x = call.values[0]
     if len(call.values) > 1:  # max and min of two tensors
         return binary(call)
-    if x.ids is None:
+    if x.ids is None and not x.held:
         return call.unknown()
-    given = call.get("dim")
-    axes = range(x.ids.ndim) if given is None or given == [] else [given] if isinstance(given, int) else given
-    axes = sorted({axis % x.ids.ndim for axis in axes})
+    given, rank = call.get("dim"), len(x.shape)
+    axes = range(rank) if given is None or given == [] else [given] if isinstance(given, int) else given
+    axes = sorted({axis % rank for axis in axes})
+    if x.held:
+        mixed = x.mixed(*axes)
+        return call.results(lambda shape: mixed.rearranged(shape, lambda pos: _collapsed(pos, axes, shape)))
+    assert x.ids is not None
     if any(call.unions.varies(x.ids, axis) for axis in axes):
         call.reading.read(call.node, x)
         return call.mixed()
-    ids = x.ids
+    ids = _collapsed(x.ids, axes, call.shape)
+    return call.results(lambda shape: call.units(ids, x))
+
+
+def _collapsed(entries: Tensor, axes: list[int], shape: torch.Size) -> Tensor:
     for axis in axes:
-        ids = ids.narrow(axis, 0, 1)
-    if len(call.shape) < ids.ndim:
-        ids = ids.squeeze(tuple(axes))
-    return call.results(lambda shape: call.units(ids.expand(shape), x))
+        entries = entries.narrow(axis, 0, 1)
+    if len(shape) < entries.ndim:
+        entries = entries.squeeze(tuple(axes))
+    return entries.expand(shape)
 
 
 @rule(*ops.ALONG)
 def along(call: Call) -> Any:
     """Mix along one axis, keeping the shape: a read, unless all entries along it are of one unit."""
     x = call.values[0]
+    if x.held and call.get("dim") is not None:
+        return x.mixed(call["dim"] % len(x.shape))
     if x.ids is None or call.get("dim") is None:
         return call.unknown()
     if call.unions.varies(x.ids, call["dim"] % x.ids.ndim):

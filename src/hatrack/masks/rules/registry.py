@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from hatrack.masks import ops
 from hatrack.masks.graph import op_name
-from hatrack.masks.ledger import Ledger, Occasion
+from hatrack.masks.ledger import Ledger, Occasion, Uses
 from hatrack.masks.reading import Reading
-from hatrack.masks.unions import Unions
-from hatrack.masks.values import Value
+from hatrack.masks.unions import Unions, compact
+from hatrack.masks.values import Value, together
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Call:
 
     def fresh(self, count: int, weight: Value) -> Tensor:
         """Return new units, written by the layer that `weight` belongs to."""
-        return self.unions.fresh(self.reading.layer(self.node, weight), count)
+        return self.ledger.fresh(self.reading.layer(self.node, weight), count, weight)
 
     def results(self, make: Callable[[torch.Size], Value]) -> Any:
         """Build the value, or the list of values, that the operator returns."""
@@ -63,10 +64,15 @@ class Call:
             return [make(m.shape) if isinstance(m, Tensor) else m for m in meta]
         return make(meta.shape) if isinstance(meta, Tensor) else meta
 
-    def written(self, ids: Tensor, *by: Occasion | None) -> Value:
+    def now(self, ids: Tensor) -> Tensor:
+        """Return unit numbers as they are by now: reading and merging may have made units one, or pinned them."""
+        return self.unions.roots(compact(ids)).expand(ids.shape)
+
+    def written(self, ids: Tensor, *by: Uses) -> Value:
         """Return new units as a value, written by a weight (and a bias)."""
-        known = all(occasion is not None and occasion.written is not None for occasion in by)
-        return self.units(ids, writers=[o for o in by if o is not None] if known else ())
+        uses = [use for all_ in by for use in all_ or ()]
+        known = None not in by and all(use.written is not None for use in uses)
+        return self.units(ids, writers=uses if known else ())
 
     def units(
         self,
@@ -97,13 +103,23 @@ class Call:
         return self.results(lambda shape: Value(shape, torch.zeros((), dtype=torch.long).expand(shape), reached=True))
 
     def unknown(self) -> Any:
-        """Handle what no rule covers: gate (or pin) the units it reads, freeze the parameters it uses."""
+        """Handle what no rule covers: gate (or pin) the units it reads, freeze the parameters it uses.
+
+        What is computed from parameters alone, to be a weight, is one group: each entry may depend on all.
+        """
+        if not any(v.ids is not None or v.reached for v in self.values) and becomes_weight(self.node):
+            whole = [v.mixed(*range(len(v.shape))).rearranged(torch.Size([]), _any) for v in self.values]
+            return self.results(lambda shape: together(shape, whole))
         for value in self.values:
             if value.carries:
                 self.reading.read(self.node, value, why=f"reads its input through {self.name}()")
             self.ledger.freeze(value, why=f"{self.name}() is an operator that the unit map cannot look through")
         reached = any(v.reached for v in self.values)
         return self.results(lambda shape: Value(shape, reached=reached))
+
+
+def _any(pos: Tensor) -> Tensor:
+    return pos.reshape(-1)[0]
 
 
 Rule: TypeAlias = Callable[[Call], Any]
@@ -118,6 +134,24 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+LAYERS = {"linear", "embedding", "scaled_dot_product_attention", *ops.CONVOLUTIONS, *ops.RECURRENT}
+
+
+def becomes_weight(node: Node) -> bool:
+    """Whether what `node` computes from parameters ends as the weight or bias of a layer, not as data."""
+    seen, ahead = {node}, [node]
+    while ahead:
+        here = ahead.pop()
+        for user in here.users:
+            layer = op_name(user) in LAYERS
+            if layer and any(bind(user, lambda arg: arg).get(name) is here for name in ("weight", "bias")):
+                return True
+            if not layer and user not in seen:
+                seen.add(user)
+                ahead.append(user)
+    return False
 
 
 def bind(node: Node, get: Callable[[Any], Any]) -> dict[str, Any]:
@@ -163,7 +197,7 @@ def run(call: Call, pick: Callable[[Value], Tensor]) -> Any:
 
 def constant(call: Call) -> Tensor | None:
     """Return the result of a call on known constants, None where one is not known."""
-    if any(v.known is None for v in call.values):
+    if any(v.known is None for v in call.values) and call.name not in ops.SHAPE_ONLY:
         return None
-    result = run(call, lambda v: v.known if v.known is not None else v.unit_ids())
+    result = run(call, lambda v: v.known if v.known is not None else torch.zeros(v.shape))
     return result.cpu() if isinstance(result, Tensor) else None

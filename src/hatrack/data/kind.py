@@ -1,0 +1,143 @@
+"""What a task's raw inputs are like: the shape and type of a sample, and the least and the greatest value seen.
+
+From this alone inputs can be made that the network takes, so that no sample need be kept, and inputs can be told that
+the task was never trained on. The range is that of every entry for itself where a sample is a row of figures or
+holds integers (columns of a table and tokens each have their own, and an embedding takes no number beyond its
+own); of all entries together where it is a picture or a signal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hatrack.data.task import Split
+from hatrack.errors import HatrackError
+
+SOME = 256  # samples of a Dataset that are looked at
+CHUNK = 4096  # rows of an array that are looked at together
+NEAR = 0.1  # by how much floats may leave [0, 1] where bytes were learned: resizing a picture overshoots
+FAR = 10  # ranges by which floats may lie outside of those learned: a sensor may go wild
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """`low` and `high` hold one value, or one an entry; `raw`: of inputs as they were given, not yet prepared."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    low: Tensor = field(repr=False)
+    high: Tensor = field(repr=False)
+    raw: bool = True
+
+    def draw(self, count: int, random: np.random.RandomState) -> Tensor:
+        """Return `count` samples, each entry evenly between the least and the greatest value."""
+        shape = (*self.shape, 2) if self.dtype.is_complex else self.shape
+        evenly = torch.from_numpy(random.random_sample((count, *shape)))
+        low, high = self.low.double(), self.high.double()
+        if self.low.is_floating_point():
+            drawn = (low + evenly * (high - low)).to(self.low.dtype)
+        else:
+            drawn = (low + evenly * (high - low + 1)).floor().to(self.low.dtype).clamp(self.low, self.high)
+        return torch.view_as_complex(drawn) if self.dtype.is_complex else drawn.to(self.dtype)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest value of all entries."""
+        return float(self.low.min()), float(self.high.max())
+
+    def objection(self, x: Tensor) -> str | None:
+        """Say why raw inputs cannot mean what the learned ones did, or return None; NaN is let pass."""
+        given, learned = _sort(x.dtype), _sort(self.dtype)
+        if not self.raw or x.numel() == 0 or "other" in (given, learned) or (given, learned) == ("integer", "integer"):
+            return None
+        least, most = self.range
+        said = f"the task was trained on {_name(self.dtype)} from {least:g} to {most:g}"
+        if given == "byte" and (learned == "byte" or (learned == "float" and least >= -NEAR and most <= 1 + NEAR)):
+            return None
+        if (given != "float" and learned == "float") or (given != "integer" and learned == "integer"):
+            return f"got {_name(x.dtype)}, and {said}; give {_name(self.dtype)}"
+        low, high = torch.stack(torch.aminmax(x)).tolist()
+        if learned == "float":
+            reach = FAR * max(most - least, abs(least), abs(most))
+            bounds, remedy = (least - reach, most + reach), "bring them to that scale"
+            outside = reach > 0 and (low < bounds[0] or high > bounds[1])
+        else:
+            remedy = "give uint8, or floats from 0 to 1"
+            outside = bool(low or high) if given == "integer" else low < -NEAR or high > 1 + NEAR
+        return f"got {_name(x.dtype)} from {low:g} to {high:g}, and {said}; {remedy}" if outside else None
+
+    def beyond(self, x: Tensor) -> str | None:
+        """Say by how much integers leave what was learned, or return None; only a network knows what it looks up."""
+        (low, high), (least, most) = torch.stack(torch.aminmax(x)).tolist(), self.range
+        if (_sort(x.dtype), _sort(self.dtype)) != ("integer", "integer") or (least <= low and high <= most):
+            return None
+        return f"got values from {low} to {high}, it was trained on {least:g} to {most:g}"
+
+
+def seen(split: Split) -> Kind:
+    """Return what the samples of a split are like: all of an array's, the first few of a Dataset's."""
+    return of(_chunks(split))
+
+
+def of(parts: Iterable[Tensor], raw: bool = True) -> Kind:
+    """Return what the samples in `parts` are like."""
+    low = high = None
+    for x in parts:
+        figures = _figures(x)
+        each = x.ndim == 2 or _sort(x.dtype) == "integer"
+        least, most = _bounds(figures, each)
+        if not bool((least.isfinite() & most.isfinite()).all()):  # a Dataset may hold what an array may not
+            least, most = _bounds(torch.where(figures.isfinite(), figures, 0), each)
+        low = least if low is None else torch.minimum(low, least)
+        high = most if high is None else torch.maximum(high, most)
+        shape, dtype = tuple(x.shape[1:]), x.dtype
+    assert low is not None
+    assert high is not None
+    return Kind(shape, dtype, low.cpu(), high.cpu(), raw)
+
+
+def _chunks(split: Split) -> Iterable[Tensor]:
+    if not split.resident:
+        return [split.first(SOME)]
+    return split.chunks(CHUNK)
+
+
+def _bounds(figures: Tensor, each: bool) -> tuple[Tensor, Tensor]:
+    least, most = torch.aminmax(figures, dim=0) if each else torch.aminmax(figures)
+    return least, most
+
+
+def _figures(x: Tensor) -> Tensor:
+    """Return what is compared: the parts of complex numbers; torch orders not every type."""
+    x = torch.view_as_real(x) if x.is_complex() else x
+    return x if x.is_floating_point() or x.dtype in (torch.uint8, torch.int64, torch.int32) else x.long()
+
+
+def _sort(dtype: torch.dtype) -> str:
+    if dtype == torch.uint8:
+        return "byte"
+    if dtype.is_floating_point:
+        return "float"
+    return "other" if dtype.is_complex or dtype == torch.bool else "integer"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def described(kind: Kind) -> dict[str, Any]:
+    """Return all but the range in JSON values."""
+    return {"shape": list(kind.shape), "dtype": _name(kind.dtype), "raw": kind.raw}
+
+
+def restored(about: dict[str, Any], low: Tensor, high: Tensor) -> Kind:
+    """Return the kind that `described` described."""
+    if not isinstance(dtype := getattr(torch, about["dtype"], None), torch.dtype):
+        raise HatrackError(f"{about['dtype']!r} is no type of numbers.")
+    return Kind(tuple(about["shape"]), dtype, low, high, about["raw"])

@@ -1,0 +1,73 @@
+"""All that a finished task is answered from besides the entries that tasks share (see proof.Vault), as digests.
+
+    head/…     its head                            frozen/…   parameters that nobody trains
+    own/…      parameters it keeps for itself      method/…   what the method left for it: gates, masks, laterals
+    buffer/…   buffers, its own or the network's   inputs     how its inputs are prepared, and its classes
+
+They are taken once, when the task ends; where a method promises that finished tasks cannot change, they must stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from hatrack.data.task import Inputs
+from hatrack.methods.base import Method
+
+Seal = Mapping[str, str]
+INPUTS = "inputs"
+
+
+def fingerprint(tensor: Tensor) -> str:
+    """Return the SHA-256 of a tensor's type, shape and bits, which are the same on every device."""
+    flat = tensor.detach().cpu().contiguous().flatten()
+    kind = f"{tensor.dtype} {tuple(tensor.shape)} ".encode()
+    return sha256(kind + (flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")).hexdigest()
+
+
+def parts(method: Method, task: int) -> dict[str, Tensor]:
+    """Return what a finished task may be answered from, and any parameter that is not its own as if it were frozen."""
+    model, own = method.model, method.model.private[task]
+    buffers = dict(model.net.named_buffers())
+    return {
+        **{f"head/{n}": p for n, p in model.heads[task].named_parameters()},
+        **{f"own/{n}": t for n, t in own.items() if n not in buffers},
+        **{f"buffer/{n}": own.get(n, b) for n, b in buffers.items()},
+        **{f"frozen/{n}": p for n, p in model.net.named_parameters() if n not in own},
+        **{f"method/{n}": t for n, t in method.sealed(task).items()},
+    }
+
+
+def seal(method: Method, task: int, inputs: Inputs, classes: int, answer: Callable[[], None]) -> Seal:
+    """Return the digests of a task that has just ended; empty where nothing is promised.
+
+    Buffers that are moved by answering itself (a counter of calls) are left out: see `answer`, which answers.
+    """
+    if not method.promises():
+        answer()
+        return {}
+    before = {name: fingerprint(t) for name, t in parts(method, task).items() if name.startswith("buffer/")}
+    answer()
+    vaulted = {f"frozen/{name}" for name in (*method.model.parameters(), *(method.use(task) or ()))}
+    taken = {name: fingerprint(t) for name, t in parts(method, task).items() if name not in vaulted}
+    still = {name: digest for name, digest in taken.items() if before.get(name, digest) == digest}
+    return {**still, INPUTS: _prepared(inputs, classes)}
+
+
+def broken(seal: Seal, method: Method, task: int, inputs: Inputs, classes: int) -> tuple[list[str], list[Tensor]]:
+    """Return what no longer is what it was, in order, and the tensors that were compared."""
+    now = parts(method, task)
+    compared = [now[name] for name in seal if name in now]
+    digests = {name: fingerprint(now[name]) for name in seal if name in now} | {INPUTS: _prepared(inputs, classes)}
+    odd = [name for name, then in seal.items() if digests.get(name) != then]
+    return odd + [name for name in now if name.startswith("own/") and name not in seal], compared
+
+
+def _prepared(inputs: Inputs, classes: int) -> str:
+    return sha256(json.dumps([asdict(inputs), classes]).encode()).hexdigest()

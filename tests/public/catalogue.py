@@ -1,0 +1,27 @@
+"""All networks by name, "package/network"."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from . import by_hand, timm_nets, transformers_nets, vit_pytorch_nets, x_transformers_nets
+from .architectures import Public
+
+PACKAGES = {
+    "timm": timm_nets,
+    "transformers": transformers_nets,
+    "vit-pytorch": vit_pytorch_nets,
+    "x-transformers": x_transformers_nets,
+    "by-hand": by_hand,
+}
+NETS: dict[str, Public] = {
+    f"{package}/{name}": net for package, module in PACKAGES.items() for name, net in module.NETS.items()
+}
+
+
+def prepare(*packages: str) -> None:
+    """Import packages, by default all, once for all their networks."""
+    for package in packages or PACKAGES.keys() - {"by-hand"}:
+        module = import_module(package.replace("-", "_"))
+        if package == "transformers":
+            module.logging.set_verbosity_error()
