@@ -29,8 +29,11 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.filename is not None and not DRAFT.fullmatch(Path(os.fsdecode(error.filename)).name)
-        if error.errno is None or named:
+        named = None if error.filename is None else Path(os.fsdecode(error.filename))
+        if error.errno is None:
+            raise
+        places = (None, path.parent) if error.strerror == os.strerror(error.errno) else (None,)
+        if named not in places and not DRAFT.fullmatch(named.name):
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 

@@ -22,23 +22,33 @@ def evaluating(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def untouched(net: nn.Module) -> Iterator[None]:
-    """Undo what forward passes store in the network: buffers, attributes, and what they keep in its dicts and lists."""
+def untouched(net: nn.Module) -> Iterator[list[str]]:
+    """Undo what forward passes store in the network: buffers, attributes, and what they keep in its dicts and lists.
+
+    Afterwards the yielded list names what was put in place of something else, or where nothing was.
+    """
     own = [vars(module) for module in net.modules()]
-    tables = [table for named in own for table in (named, *(held for held in named.values() if type(held) is dict))]
+    tables = [module._buffers for module in net.modules()]
+    tables += [table for named in own for table in (named, *(held for held in named.values() if type(held) is dict))]
     entries = [dict(table) for table in tables]
     lists = [(held, list(held)) for named in own for held in named.values() if type(held) is list]
     values = [(buffer, buffer.detach().clone()) for buffer in net.buffers()]
     named = [(module, set(module._non_persistent_buffers_set)) for module in net.modules()]
+    stored: list[str] = []
     try:
-        yield
+        yield stored
     finally:
         for table, before in zip(tables, entries, strict=True):
-            for name in table.keys() - before.keys():
+            made = table.keys() - before.keys()
+            replaced = [name for name, held in before.items() if table.get(name, before) is not held]
+            stored += map(str, (*made, *replaced))
+            for name in made:
                 del table[name]
-            table.update({name: held for name, held in before.items() if table.get(name) is not held})
+            table.update({name: before[name] for name in replaced})
         for held, items in lists:
-            held[:] = items
+            if len(held) != len(items) or any(a is not b for a, b in zip(held, items, strict=True)):
+                held[:] = items
+                stored.append("a list")
         for module, names in named:
             module._non_persistent_buffers_set.intersection_update(names)
         with torch.no_grad():

@@ -133,7 +133,7 @@ def test_verify_compares_bits_not_numbers(tasks: list[Task]) -> None:
     entry = tuple(used.nonzero()[0])
     parameter = dict(learner.model.net.named_parameters())[name]
     parameter.data[entry] = learner.vault.values[name][entry] = 0.0
-    learner.probes[0].logits = proof.probe_logits(learner.method, learner.probes[0].x, 0)
+    learner.probes[0].logits = proof.probe_logits(learner.method, learner._drawn(0), 0)
     assert learner.verify().ok
     parameter.data[entry] = -0.0
     [verdict] = learner.verify().tasks

@@ -81,8 +81,8 @@ def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _write(tensors: dict[str, Tensor], copies: dict[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        tensor.copy_(copies[name])
+    for name in tensors.keys() & copies.keys():  # a parameter may have got another name (parametrized)
+        tensors[name].copy_(copies[name])
 
 
 class Structure:

@@ -13,7 +13,7 @@ from hatrack.methods.base import Method
 def moving(method: Method) -> dict[str, Tensor]:
     """Return all tensors that training may change: what is trained, what goes along, the buffers of the network."""
     own = method.model.private[method.task]
-    shared = {f"buffer/{n}": b for n, b in method.model.net.named_buffers() if n not in own}
+    shared = {f"buffer/{n}": b for n, b in method.model.buffers().items() if n not in own}
     kept = {f"kept/{n}": t for n, t in own.items() if not t.requires_grad}
     along = {f"along/{n}": t for n, t in method.along().items()}
     return {**method.trainable(), **shared, **kept, **along}

@@ -34,7 +34,7 @@ def fingerprint(tensor: Tensor) -> str:
 def parts(method: Method, task: int) -> dict[str, Tensor]:
     """Return what a finished task may be answered from, and any parameter that is not its own as if it were frozen."""
     model, own = method.model, method.model.private[task]
-    buffers = dict(model.net.named_buffers())
+    buffers = model.buffers()
     return {
         **{f"head/{n}": p for n, p in model.heads[task].named_parameters()},
         **{f"own/{n}": t for n, t in own.items() if n not in buffers},

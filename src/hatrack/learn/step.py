@@ -118,7 +118,7 @@ class Stepper:
         if self.crew is not None:
             model = self.method.model
             own = [t for t in model.private[self.method.task].values() if not t.requires_grad]
-            self.crew.average([*model.net.buffers(), *own])
+            self.crew.average([*model.buffers().values(), *own])
 
     def _switch(self, mode: str) -> None:
         """Let the optimiser bring in the weights it trains or those that count; a schedule-free one has both."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.unitmap import ON, Note, UnitMap, Use
-from hatrack.modes import evaluating
+from hatrack.modes import evaluating, untouched
 from hatrack.nets.swap import Places
 
 NOISY, DIFFERENTIATED = (0.8, 0.4), 0.6  # shares of units that are open where noise, or autograd, is to find leaks
@@ -104,7 +104,7 @@ class _Trial:
         buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}  # forward() may write into them
         held = {**buffers, **tensors}
         swapped = {**held, **self._gating.weights(gates, {**self._parameters, **held})}
-        with self._gating.on_inputs(gates), self._places.holding(swapped):
+        with self._gating.on_inputs(gates), self._places.holding(swapped), untouched(self._net):
             features: Tensor = self._net(self._x)
         return self._gating.features(gates, features.flatten(1))
 
@@ -118,7 +118,7 @@ class _Trial:
     def _moved(self, p: Tensor) -> Tensor:
         """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""
         if p.numel() == 0 or bool((p != p.flatten()[0]).any()):
-            return p
+            return p.clone()
         step = MOVE * self._normal(p)
         return torch.where(p == 0, step, p * (1 + step.abs()))
 

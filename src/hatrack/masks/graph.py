@@ -24,7 +24,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks import ops
 from hatrack.modes import evaluating, untouched
 
-REMEDY = "or choose a method that needs no unit map (pmask, for example)"
+REMEDY = "choose a method that needs no unit map (pmask, for example)"
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,61 @@ class Graph:
 
 def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
-    with evaluating(net), untouched(net), torch.no_grad(), _quiet():
-        _require_features(net, batch)  # for real, so that what forward() makes at its first call is there
+    with evaluating(net), torch.no_grad(), _quiet():
+        with untouched(net):
+            _require_features(net, batch)
         try:
-            program = torch.export.export(net, (batch,), strict=False)
-            if any(_writes_unseen(node) for node in program.graph.nodes):
-                program = program.run_decompositions({})
+            try:
+                program = _exported(net, batch, called=False)
+            except Exception:  # what forward() makes at its first call cannot be traced, but it can be there already
+                program = _exported(net, batch, called=True)
         except Exception as error:
-            branches = "data-dependent" in _first_line(error)
-            reason = "a Python branch depends on the data" if branches else _first_line(error)
-            way_out = "write its forward without Python branches on the data, " if branches else ""
-            raise HatrackError(
-                f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}."
-            ) from error
+            raise untraceable(net, error) from error
+        _open_blocks(program.graph, program.graph_module)
         return _graph(net, program)
+
+
+def _exported(net: nn.Module, batch: Tensor, called: bool) -> torch.export.ExportedProgram:
+    with untouched(net):
+        if called:
+            net(batch)
+        program = torch.export.export(net, (batch,), strict=False)
+        hidden = any(_writes_unseen(node) for node in program.graph.nodes)
+        return program.run_decompositions({}) if hidden else program
+
+
+def _open_blocks(graph: torch.fx.Graph, owner: nn.Module) -> None:
+    """Put what stands in a block that changes no unit (autocast off, gradients on or off) in the place of the block."""
+    for node in list(graph.nodes):
+        name = op_name(node) if node.op == "call_function" else ""
+        if name == "wrap_with_set_grad_enabled":
+            body, given = node.args[1], node.args[2:]
+        elif name == "wrap_with_autocast" and not node.args[2]:
+            body, given = node.args[4], node.args[5:]
+        else:
+            continue
+        block: Any = owner.get_submodule(body.target)
+        _open_blocks(block.graph, block)
+        *inside, output = block.graph.nodes
+        outer = dict(zip((n for n in inside if n.op == "placeholder"), given, strict=True))
+        with graph.inserting_before(node):
+            for inner in inside:
+                if inner.op != "placeholder":
+                    outer[inner] = graph.node_copy(inner, outer.__getitem__)
+        for user in list(node.users):
+            user.replace_all_uses_with(outer[output.args[0][user.args[1]]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+        if not body.users:
+            graph.erase_node(body)
+
+
+def untraceable(net: nn.Module, error: Exception) -> HatrackError:
+    """Say in one line where and why a network cannot be traced."""
+    branches = "data-dependent" in _first_line(error)
+    reason = "a Python branch depends on the data" if branches else _first_line(error)
+    way_out = "write its forward without Python branches on the data, or " if branches else ""
+    return HatrackError(f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}.")
 
 
 def _require_features(net: nn.Module, batch: Tensor) -> None:
@@ -90,8 +131,8 @@ def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
     for node in program.graph.nodes:
         if node.op == "get_attr":
             raise HatrackError(
-                f"{path_of(node) or type(net).__name__} uses a control-flow operator or a no_grad/autocast block that "
-                f"the unit map cannot look into; take it out of forward, {REMEDY}."
+                f"{path_of(node) or type(net).__name__} uses a control-flow operator or an autocast block that the "
+                f"unit map cannot look into; take it out of forward, or {REMEDY}."
             )
         if node.op != "placeholder":
             continue
@@ -104,9 +145,9 @@ def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
         if isinstance(value, Tensor):
             constants[node] = value.detach().cpu()
     _refuse_written_parameters(program, parameters)
-    returned = {spec.arg.name for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT}
     nodes = list(program.graph.nodes)
-    outputs = [node for node in nodes if node.name in returned]
+    returned = zip(signature.output_specs, nodes[-1].args[0], strict=True)
+    outputs = [node for spec, node in returned if spec.kind is OutputKind.USER_OUTPUT]
     mutated = sorted(set(signature.buffers_to_mutate.values()))
     return Graph(nodes, outputs, parameters, constants, mutated, owners)
 

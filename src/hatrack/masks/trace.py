@@ -22,7 +22,7 @@ from hatrack.errors import HatrackWarning
 from hatrack.masks import ops
 from hatrack.masks.calls import Calls
 from hatrack.masks.check import check
-from hatrack.masks.graph import Graph, export, op_name
+from hatrack.masks.graph import Graph, export, op_name, untraceable
 from hatrack.masks.ledger import Ledger
 from hatrack.masks.reading import Reading
 from hatrack.masks.rules import RULES, Call, bind, constant, flat
@@ -48,7 +48,11 @@ def derive(net: nn.Module, example: Tensor) -> UnitMap:
     batch = example[:1].expand(2, *example.shape[1:]).clone()  # two equal samples: no axis of size 1 to confuse
     with untouched(net):
         graph = export(net, batch)
-        units = Walk(net, graph, Calls(net, graph, batch)).run()
+        try:
+            calls = Calls(net, graph, batch)
+        except Exception as error:  # tracing has left something behind that is neither in the network nor in us
+            raise untraceable(net, error) from error
+        units = Walk(net, graph, calls).run()
         check(net, units, example)
     return units
 

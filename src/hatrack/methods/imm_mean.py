@@ -62,7 +62,7 @@ class IMMMean(Anchored):
         return torch.lerp(new, old, self.task / (self.task + 1))
 
     def _running(self) -> dict[str, Tensor]:
-        return {name: b for name, b in self.model.net.named_buffers() if b.is_floating_point()}
+        return {name: b for name, b in self.model.buffers().items() if b.is_floating_point()}
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {f"statistic/{name}": t for name, t in self.statistics.items()}

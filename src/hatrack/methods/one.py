@@ -33,7 +33,7 @@ class One(Method):
 
     def _kept(self) -> list[str]:
         """Name all that training may move: parameters and buffers."""
-        return [*self.model.parameters(), *dict(self.model.net.named_buffers())]
+        return [*self.model.parameters(), *self.model.buffers()]
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return {}  # no task relies on a shared entry

@@ -167,7 +167,7 @@ class PathNet(Method):
     def _changing(self) -> dict[str, Tensor]:
         """Return all that training may move: what is trained, and buffers."""
         own = self.model.private[self.task]
-        shared = {f"buffer/{n}": b for n, b in self.model.net.named_buffers() if n not in own}
+        shared = {f"buffer/{n}": b for n, b in self.model.buffers().items() if n not in own}
         return {**self.trainable(), **shared, **{f"kept/{n}": t for n, t in own.items() if not t.requires_grad}}
 
     def in_progress(self) -> dict[str, Tensor]:

@@ -56,7 +56,7 @@ class PNN(Method):
         self._known: dict[str, Layer] | None = None
 
     def private(self) -> Mapping[str, Tensor]:
-        kept = [*self.model.parameters(), *dict(self.model.net.named_buffers())]
+        kept = [*self.model.parameters(), *self.model.buffers()]
         return {name: self.model.initial[name] for name in kept}
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:

@@ -18,7 +18,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
-from hatrack.modes import evaluating
+from hatrack.modes import evaluating, untouched
 from hatrack.nets.precision import Precision
 from hatrack.nets.swap import Places
 from hatrack.nets.turn import Turn
@@ -42,17 +42,21 @@ class Model:
         self.precision = Precision(precision, device)
         self.heads: list[nn.Linear] = []
         self.private: list[dict[str, Tensor]] = []
+        self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
         self.turn = Turn()
         self._places = Places(self.net)
-        self._buffers = {name for name, _ in self.net.named_buffers()}
 
     # ---- what there is
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the network's parameters and buffers by name."""
-        return {**dict(self.net.named_parameters()), **dict(self.net.named_buffers())}
+        return {**dict(self.net.named_parameters()), **self.buffers()}
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Return the network's buffers by name, less those that forward() itself makes: they are no part of it."""
+        return {name: buffer for name, buffer in self.net.named_buffers() if name in self._buffers}
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the network's trainable parameters by name."""
@@ -69,6 +73,16 @@ class Model:
     def gating(self) -> Gating:
         """Where gates are applied, from the unit map."""
         return Gating(self.net, self.units)
+
+    @cached_property
+    def _stores(self) -> bool:
+        """Whether forward() keeps things in the network from one call to the next, in evaluation mode."""
+        if self.example is None:
+            return False
+        copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        with evaluating(self.net), torch.no_grad(), self._places.holding(copies), untouched(self.net) as stored:
+            self.net(self.example)
+        return bool(stored)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -127,7 +141,7 @@ class Model:
         """
         with evaluating(self.net):
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
-            with torch.enable_grad(), self._places.holding(copies):
+            with torch.enable_grad(), self._places.holding(copies), untouched(self.net):
                 features = self.net(example)
         if not isinstance(features, Tensor):
             raise HatrackError(
@@ -150,8 +164,9 @@ class Model:
     @torch.no_grad()
     def try_out(self, x: Tensor) -> None:
         """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
-        copies = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
-        with evaluating(self.net), self.precision.products(), self.precision.casts(), self._places.holding(copies):
+        copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        products, casts = self.precision.products(), self.precision.casts()
+        with evaluating(self.net), products, casts, self._places.holding(copies), untouched(self.net):
             self.net(x)
 
     def trains_on_one(self) -> bool:
@@ -175,12 +190,14 @@ class Model:
     ) -> Tensor:
         """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
         # Buffers hold their own place while they may move: see _take_over.
-        moving = dict(self.net.named_buffers()) if self._buffers and self.net.training else {}
+        moving = self.buffers() if self._buffers and self.net.training else {}
         swapped = {**moving, **self.private[task], **(weights or {})}
         if gates is not None:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
-        with gated, self.precision.products(), self.precision.casts(), self._places.holding(swapped) as left:
+        # What one task's answer leaves behind (a cache, a state) must not get into another's.
+        alone = untouched(self.net) if not self.net.training and self._stores else nullcontext()
+        with alone, gated, self.precision.products(), self.precision.casts(), self._places.holding(swapped) as left:
             features: Tensor = self.net(x)
         if self.net.training:
             self._take_over(left, swapped)
@@ -208,7 +225,7 @@ class Model:
     def _take_over(self, left: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
         """Write into a buffer what forward() put in its place (`self.mean = …`): others hold on to the buffer."""
         for name in self._buffers & given.keys():
-            if left[name] is not given[name]:
+            if left[name] is not given[name] and left[name].shape == given[name].shape:  # else it is of this batch
                 given[name].copy_(left[name])
 
     def norm_tensors(self) -> list[str]:
@@ -223,7 +240,7 @@ class Model:
 
     def keep_moved_buffers(self, task: int) -> None:
         """Let a finished task keep its own copy of every buffer that its training changed, and earlier ones theirs."""
-        for name, buffer in self.net.named_buffers():
+        for name, buffer in self.buffers().items():
             if name not in self.private[task] and not torch.equal(buffer, self.initial[name]):
                 self.private[task][name] = buffer.detach().clone()
                 for earlier in self.private[:task]:  # it had not moved then

@@ -72,7 +72,7 @@ def _joined(call: Call) -> Value:
     zero = all(v.held or (v.known is not None and not bool(v.known.any())) for v in call.values)
     whole = []
     for part in {id(v): v for v in call.values}.values():
-        for held in part.held:
+        for held in part.held if part.shape.numel() else ():
             places = {id(v): torch.full(v.shape, NOTHING) for v in call.values}
             places[id(part)] = held.positions(part.shape)
             pos = run(call, partial(_place, places))
