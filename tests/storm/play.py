@@ -220,8 +220,8 @@ class Blow:
             return {-signal.SIGKILL, -signal.SIGALRM}
         if self._signal == signal.SIGINT:
             return {-signal.SIGINT, 130}
-        # Ray has handlers of its own: one exits with the signal's number, one aborts.
-        rays = {int(signal.SIGTERM), -signal.SIGABRT} if self._scenario.kind == "ray" else set()
+        # Ray has handlers of its own: which one it is, and so the exit code, depends on how far it has come.
+        rays = {1, int(signal.SIGTERM), -signal.SIGABRT} if self._scenario.kind == "ray" else set()
         return {-signal.SIGTERM} | rays
 
     def steps(self, watched: Path, fired: Path) -> dict[str, str]:
