@@ -33,7 +33,7 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is None:
             raise
         places = (None, path.parent) if error.strerror == os.strerror(error.errno) else (None,)
-        if named not in places and not DRAFT.fullmatch(named.name):
+        if named is not None and named not in places and not DRAFT.fullmatch(named.name):
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 

@@ -51,7 +51,6 @@ def untouched(net: nn.Module) -> Iterator[list[str]]:
                 stored.append("a list")
         for module, names in named:
             module._non_persistent_buffers_set.intersection_update(names)
-        with torch.no_grad():
-            for buffer, value in values:
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+        for buffer, value in values:
+            if not torch.equal(buffer, value):
+                buffer.data.copy_(value)  # not in sight of autograd, which may have kept it

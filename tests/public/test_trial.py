@@ -39,7 +39,7 @@ class Restless(Small):
     ticks = count()
 
     def after(self, h: Tensor) -> Tensor:
-        return h + 0.001 * (next(self.ticks) // 64)
+        return h + 0.001 * (next(self.ticks) // 24)
 
 
 class Mute(Small):
@@ -118,10 +118,10 @@ def test_what_is_used_in_secret_is_found_by_noise(monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_dies_or_never_ends_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "NETS", {"dying": public(Dying), "small": public(Small), "endless": public(Endless)})
     monkeypatch.setattr(apart, "prepare", lambda: None)
-    found = {each.name: each for each in apart.put_through(["dying", "endless", "small"], workers=2, limit=4)}
+    found = {each.name: each for each in apart.put_through(["dying", "endless", "small"], workers=2, limit=8)}
     assert {name: each.outcome for name, each in found.items()} == {"dying": CRASHED, "endless": CRASHED, "small": OK}
     assert "exit code 7" in found["dying"].line
-    assert "its limit is 4 s" in found["endless"].line
+    assert "its limit is 8 s" in found["endless"].line
 
 
 def test_a_refusal_is_expected_only_where_its_reason_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:

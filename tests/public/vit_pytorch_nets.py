@@ -64,7 +64,8 @@ def _film(module: str, cls: str, **options: Any) -> Row:
 
 def _nd(module: str, **options: Any) -> Row:
     usual = {"ndim": 2, "input_shape": (32, 32), "patch_size": (8, 8), "depth": 2, **NARROW}
-    return _net(module, "ViTND", **{**usual, **options})
+    reason = "flex_attention() calls a function of its own for every score"
+    return _net(module, "ViTND", refused=reason, **{**usual, **options})
 
 
 NETS: dict[str, Public] = dict([

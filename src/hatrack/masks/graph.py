@@ -130,9 +130,11 @@ def _graph(net: nn.Module, program: torch.export.ExportedProgram) -> Graph:
     constants: dict[Node, Tensor] = {}
     for node in program.graph.nodes:
         if node.op == "get_attr":
+            user = next(iter(node.users), None)
+            block = "an autocast block" if user is None or "autocast" in op_name(user) else f"{op_name(user)}()"
             raise HatrackError(
-                f"{path_of(node) or type(net).__name__} uses a control-flow operator or an autocast block that the "
-                f"unit map cannot look into; take it out of forward, or {REMEDY}."
+                f"{path_of(node) or type(net).__name__} uses {block}, which the unit map cannot look into; take it out "
+                f"of forward, or {REMEDY}."
             )
         if node.op != "placeholder":
             continue
