@@ -220,8 +220,9 @@ class Blow:
             return {-signal.SIGKILL, -signal.SIGALRM}
         if self._signal == signal.SIGINT:
             return {-signal.SIGINT, 130}
-        # Ray has a handler of its own, which aborts.
-        return {-signal.SIGTERM, -signal.SIGABRT} if self._scenario.kind == "ray" else {-signal.SIGTERM}
+        # Ray has handlers of its own: which one it is, and so the exit code, depends on how far it has come.
+        rays = {1, int(signal.SIGTERM), -signal.SIGABRT} if self._scenario.kind == "ray" else set()
+        return {-signal.SIGTERM} | rays
 
     def steps(self, watched: Path, fired: Path) -> dict[str, str]:
         """Return what makes a process kill itself at a step, if that is what this blow is."""
@@ -251,8 +252,8 @@ class Blow:
     def moment(self, home: Path, before: int) -> str:
         """Name the moment of the kill by what stands there after it."""
         kind = self._scenario.kind
-        built = [file.parent.name[0] != "." for file in home.glob("cache/decoded/*/*")]
-        if kind not in ("run", "cache") or (built and not any(built)):
+        cached = [entry.name for entry in home.glob("cache/decoded/*")]
+        if kind not in ("run", "cache") or (cached and all(name.startswith(".") for name in cached)):
             return f"hatrack {kind}" if kind in ("report", "verify") else kind
         if self._step:
             return "while writing"

@@ -97,7 +97,7 @@ def scenarios(work: Path) -> list[Scenario]:
     study = ("study", "small.toml", "--workers", "2", "--device", "cpu")
     tune = ("tune", "--method", "hat", "--trials", "14", "--workers", "1", "--seeds", "0", "--epochs", "1")
     tune += ("--set", "widths=[8]", "--device", "cpu", "--out", "search")
-    signs = ("--benchmark", "sequence", "--set", f"file={_pictures(work)}", "--batch-size", "512", "--epochs", "1")
+    signs = ("--benchmark", "sequence", "--set", f"file={_pictures(work)}", "--batch-size", "2048", "--epochs", "1")
     signs += ("--set", "widths=[8]", "--seed", "3", "--device", "cpu")
     made = [Scenario(f"run {name}", "run", run_or_resume("--method", name, *run[1:])) for name in MASKED]
     made += [
@@ -123,7 +123,7 @@ def scenarios(work: Path) -> list[Scenario]:
 def _pictures(work: Path) -> Path:
     """Write a set of own pictures in Parquet files; return the file that makes a sequence of them."""
     file = work / "pictures" / "signs.toml"
-    shards, rows = 4, 2500
+    shards, rows = 4, 10000
     labels = [int(label) for label in np.random.default_rng(0).permutation(np.arange(shards * rows) % 4)]
     for shard in range(shards):
         part = file.parent / "signs" / f"train-{shard:05d}-of-{shards:05d}.parquet"

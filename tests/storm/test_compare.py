@@ -14,8 +14,12 @@ from tests.storm.play import Kill, Outcome
 RUN = {
     "run": None,
     "run/.lock": b"17\n",
-    "run/metrics.jsonl": b'{"event": "epoch", "train_loss": 0.25, "seconds": 0.5}\n',
-    "run/result.json": b'{\n  "accuracy": [[1.0]],\n  "seconds": 0.75,\n  "memory": 1024\n}\n',
+    "run/metrics.jsonl": b'{"event": "epoch", "train_loss": 0.25, "seconds": 0.5, "sha256": "' + b"1" * 64 + b'"}\n',
+    "run/result.json": b'{\n  "accuracy": [[1.0]],\n  "seconds": 0.75,\n  "memory": 1024,\n  "files": '
+    b'{"metrics.jsonl": "' + b"2" * 64 + b'", "masks.safetensors": "' + b"3" * 64 + b'"},\n'
+    b'  "sha256": "' + b"4" * 64 + b'"\n}\n',
+    "run/checkpoint/learner.json": b'{\n "run": {\n  "lines": 2,\n  "digest": "' + b"5" * 64 + b'"\n },\n "files": '
+    b'{\n  "live": {\n   "sha256": "' + b"6" * 64 + b'"\n  }\n },\n "sha256": "' + b"7" * 64 + b'"\n}',
     "run/report.html": b'<div class="value">0.9 s</div><div class="value">69.1 %</div>',
     "run/spec.toml": b"seed = 3\n",
     "runs.csv": b"method,acc,seconds,memory\nhat,0.5,1.25,77.0\n",
@@ -27,7 +31,12 @@ RUN = {
     ("path", "old", "new"),
     [
         ("run/.lock", b"17", b"4711"),
-        ("run/metrics.jsonl", b"0.5}", b"1e-05}"),
+        ("run/metrics.jsonl", b"0.5,", b"1e-05,"),
+        ("run/metrics.jsonl", b"1" * 64, b"a" * 64),
+        ("run/result.json", b"2" * 64, b"a" * 64),
+        ("run/result.json", b"4" * 64, b"a" * 64),
+        ("run/checkpoint/learner.json", b"5" * 64, b"a" * 64),
+        ("run/checkpoint/learner.json", b"7" * 64, b"a" * 64),
         ("run/result.json", b"0.75", b"7.5"),
         ("run/result.json", b"1024", b"2048"),
         ("run/report.html", b"0.9 s", b"3 min 02 s"),
@@ -47,6 +56,9 @@ def test_times_memory_and_process_ids_may_differ_but_not_where_nothing_may(path:
     [
         ("run/metrics.jsonl", b"0.25", b"0.250"),
         ("run/result.json", b"1.0", b"0.99"),
+        ("run/result.json", b"3" * 64, b"a" * 64),
+        ("run/checkpoint/learner.json", b"6" * 64, b"a" * 64),
+        ("run/checkpoint/learner.json", b'"lines": 2', b'"lines": 3'),
         ("run/report.html", b"69.1", b"69.2"),
         ("run/spec.toml", b"3", b"4"),
         ("runs.csv", b"hat,0.5", b"hat,0.6"),
