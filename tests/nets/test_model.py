@@ -15,7 +15,7 @@ from hatrack import HatrackError, Learner, Task
 from hatrack.data.task import as_floats
 from hatrack.methods import METHODS
 from hatrack.nets.model import Model
-from hatrack.nets.swap import Places
+from hatrack.swap import Places
 
 CPU = torch.device("cpu")
 PROMISING = ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"]

@@ -21,7 +21,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.unitmap import ON, Note, UnitMap, Use
 from hatrack.modes import evaluating, untouched
-from hatrack.nets.swap import Places
+from hatrack.swap import Places
 
 NOISY, DIFFERENTIATED = (0.8, 0.4), 0.6  # shares of units that are open where noise, or autograd, is to find leaks
 NOISE = 3.0

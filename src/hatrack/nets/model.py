@@ -21,8 +21,8 @@ from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating, untouched
 from hatrack.nets.precision import Precision
-from hatrack.nets.swap import Places
 from hatrack.nets.turn import Turn
+from hatrack.swap import Places
 
 
 class Model:
