@@ -88,3 +88,16 @@ def test_a_failed_trace_leaves_modes_and_hooks_as_they_were() -> None:
         derive(net, torch.randn(1, 5))
     assert [m.training for m in (net, *net)] == [True, True, False, True]
     assert not any(m._forward_pre_hooks for m in net.modules())
+
+
+def test_a_forward_that_writes_its_own_weights_has_written_none_when_it_is_refused() -> None:
+    def halve(layer: nn.Module, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            layer.linear.weight.div_(2)
+        return layer.linear(x)
+
+    net = nn.Sequential(Odd(halve))
+    before = net[0].linear.weight.clone()
+    with pytest.raises(HatrackError, match=r"0\.linear\.weight is changed by the network's own forward pass"):
+        derive(net, torch.randn(1, 5))
+    assert torch.equal(net[0].linear.weight, before)

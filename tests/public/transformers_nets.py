@@ -256,7 +256,7 @@ NETS: dict[str, Public] = dict([
            n_groups=1, chunk_size=4, **OFF),
     _words("FalconMambaModel", vocab_size=WORDS, hidden_size=16, num_hidden_layers=2, state_size=4, time_step_rank=4,
           **OFF),
-    _words("RwkvModel", vocab_size=WORDS, hidden_size=16, num_hidden_layers=2, attention_hidden_size=16,
+    _words("RwkvModel", refused="in evaluation it rescales its own weights", vocab_size=WORDS, hidden_size=16, num_hidden_layers=2, attention_hidden_size=16,
           intermediate_size=32, **OFF),
     _words("ReformerModel", length=8, vocab_size=WORDS, hidden_size=16, num_attention_heads=2, attention_head_size=8,
            feed_forward_size=32, attn_layers=["local", "local"], axial_pos_embds=False, max_position_embeddings=16,

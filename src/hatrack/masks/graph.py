@@ -23,6 +23,7 @@ from torch.fx import Node
 from hatrack.errors import HatrackError
 from hatrack.masks import ops
 from hatrack.modes import evaluating, untouched
+from hatrack.swap import Places
 
 REMEDY = "choose a method that needs no unit map (pmask, for example)"
 
@@ -42,7 +43,8 @@ class Graph:
 def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
     with evaluating(net), torch.no_grad(), _quiet():
-        with untouched(net):
+        copies = {name: t.detach().clone() for name, t in [*net.named_parameters(), *net.named_buffers()]}
+        with Places(net).holding(copies), untouched(net):  # forward() may write into its own weights
             _require_features(net, batch)
         try:
             try:
@@ -164,7 +166,7 @@ def _refuse_written_parameters(program: torch.export.ExportedProgram, parameters
             written[node.name] = parameters[target]
     for name in written.values():
         raise HatrackError(
-            f"{name} is changed by the network's own forward pass (an nn.Embedding with max_norm does that), so no "
+            f"{name} is changed by the network's own forward pass (as by an nn.Embedding with max_norm), so no "
             f"lock could hold it; switch that off."
         )
 
