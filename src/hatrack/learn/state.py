@@ -348,7 +348,9 @@ def _built(
         for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
             head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
     _fill(model.tensors(), _under(live, "net/"), "the network")
-    model.example = _example(learner, done)
+    example = _example(learner, done)
+    if example is not None:
+        model.look(example)
     method.load_state(_under(done, "method/"))
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])

@@ -46,6 +46,7 @@ class Model:
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
+        self._stores = False
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
         self._places = Places(self.net)
@@ -83,15 +84,13 @@ class Model:
         """Where gates are applied, from the unit map."""
         return Gating(self.net, self.units)
 
-    @cached_property
-    def _stores(self) -> bool:
-        """Whether forward() keeps things in the network from one call to the next, in evaluation mode."""
-        if self.example is None:
-            return False
+    def look(self, example: Tensor) -> None:
+        """Take an example to trace with; see whether forward() keeps things in the network from call to call."""
+        self.example = example[:1].detach().clone()
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
         with evaluating(self.net), torch.no_grad(), self._places.holding(copies), untouched(self.net) as stored:
             self.net(self.example)
-        return bool(stored)
+        self._stores = bool(stored)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -122,7 +121,7 @@ class Model:
     def meet(self, example: Tensor) -> None:
         """Remember one prepared input; the first one is what the unit map is traced with."""
         if self.example is None:
-            self.example = example[:1].detach().clone()
+            self.look(example)
         elif self.example.shape[1:] != example.shape[1:]:
             raise HatrackError(
                 f"this network has learned inputs of shape {tuple(self.example.shape[1:])}; the new task's are "
