@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 
+import torch
+
 from .catalogue import NETS, prepare
 from .trial import CRASHED, Outcome, trial
 
@@ -69,6 +71,7 @@ def put_through(names: Sequence[str], workers: int, limit: int) -> Iterator[Outc
 
 
 def _report(name: str, limit: int, answer: Connection) -> None:
+    torch.set_num_threads(1)  # the threads of a process that has computed do not survive fork, and would be waited for
     resource.setrlimit(resource.RLIMIT_CPU, (_used() + limit, resource.RLIM_INFINITY))
     answer.send(json.dumps(asdict(trial(name, NETS[name]))))
 
