@@ -66,7 +66,7 @@ class _Trial:
         gates, free = self._drawn(share)
         tensors = {name: p.detach().requires_grad_() for name, p in self._clean.items()}
         with torch.enable_grad():
-            features = self._features(gates, tensors)
+            features = self._features(gates, tensors, samples=1)  # a backward pass costs as much as two of those
             if not features.requires_grad:
                 return []
             weighted = (features * self._normal(features)).sum()
@@ -102,12 +102,12 @@ class _Trial:
         used = self._units.used(gates)
         return gates, {n: ~used[n] if n in used else p.new_ones((), dtype=torch.bool) for n, p in self._clean.items()}
 
-    def _features(self, gates: Tensor, tensors: dict[str, Tensor]) -> Tensor:
+    def _features(self, gates: Tensor, tensors: dict[str, Tensor], samples: int | None = None) -> Tensor:
         buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}  # forward() may write into them
         held = {**buffers, **tensors}
         swapped = {**held, **self._gating.weights(gates, {**self._parameters, **held})}
         with self._gating.on_inputs(gates), self._places.holding(swapped), untouched(self._net):
-            features: Tensor = self._net(self._x)
+            features: Tensor = self._net(self._x[:samples])
         return self._gating.features(gates, features.flatten(1))
 
     def _several(self, x: Tensor) -> Tensor:
