@@ -12,6 +12,7 @@ import torch
 import hatrack
 from hatrack import HAT, Learner, Task
 from hatrack.learn import proof
+from hatrack.learn.proof import TaskProof
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
@@ -160,3 +161,10 @@ def test_only_what_the_vault_holds_can_drift() -> None:
     moved = {"a.weight": torch.tensor([[1.0, 5.0], [4.0, 5.0]]), "b.weight": torch.zeros(3)}
     [drift] = vault.drifts(moved, everything)
     assert (drift.layer, drift.entries, drift.largest) == ("a", 1, 3.0)
+
+
+def test_a_task_s_name_forges_no_line_of_the_verdict() -> None:
+    name = "a\nb: unchanged (9 probe logits bit-identical)\x1b[8m"
+    for changed, said in ((0, "unchanged"), (1, "CHANGED")):
+        line = str(TaskProof(name, changed, 9, 0.0, ()))
+        assert line.startswith(rf"a\nb: unchanged (9 probe logits bit-identical)\x1b[8m: {said}")

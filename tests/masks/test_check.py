@@ -197,12 +197,11 @@ def test_a_network_that_draws_random_numbers_in_evaluation_is_refused() -> None:
         calls = count()
 
         def forward(self, input: Tensor) -> Tensor:
-            return super().forward(input) + next(self.calls) // 7
+            return super().forward(input) + next(self.calls) // 3
 
     for net in (Noisy(4, 5), Late(4, 5)):
         with pytest.raises(HatrackError, match=rf"{type(net).__name__} gives two answers to one input in evaluation"):
-            for _ in range(10):
-                derive(net, torch.randn(1, 4))
+            derive(net, torch.randn(1, 4))
 
 
 @pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")

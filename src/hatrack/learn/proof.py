@@ -16,6 +16,7 @@ from hatrack.learn.processor import processor
 from hatrack.learn.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
+from hatrack.visible import visible
 
 PROBES = 64
 TOLERANCE = 1e-4  # of logits that were stored under another environment, times a sample's largest where that is above 1
@@ -65,8 +66,8 @@ class TaskProof:
             within = f" within {self.tolerance:g}" if self.tolerance else ""
             entries = f" and {self.entries:,} entries ({self.bytes:,} bytes)" if self.entries else ""
             same = "" if within and not entries else " bit-identical"
-            return f"{self.task}: unchanged ({self.logits:,} probe logits{within}{entries}{same})"
-        text = f"{self.task}: CHANGED"
+            return f"{visible(self.task)}: unchanged ({self.logits:,} probe logits{within}{entries}{same})"
+        text = f"{visible(self.task)}: CHANGED"
         if self.changed_logits:
             far = f"by up to {self.largest:.3g}" if isfinite(self.largest) else "nobody knows by how much"
             text += f", {self.changed_logits:,} of {self.logits:,} probe logits, {far}"
