@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
+from hatrack.learn.dropout import WordDropout
 from hatrack.learn.parallel import Crew, crew
 from hatrack.learn.shortest import count_steps
 from hatrack.masks.lock import hooked, watched
@@ -19,6 +21,7 @@ from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
 Clip: TypeAlias = Callable[[Sequence[Tensor], float], None]
+NO_MODE = nullcontext()
 
 
 def clip(gradients: Sequence[Tensor], limit: float) -> None:
@@ -56,6 +59,7 @@ class Stepper:
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.crew = crew()
         self._evaluates = evaluates(optimizer)
+        self._dropout = WordDropout() if method.model.device.type == "cpu" else NO_MODE
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
@@ -79,15 +83,15 @@ class Stepper:
             losses: list[Tensor] = []
 
             def closure() -> Any:
-                losses.append(self.evaluate(batch))
+                losses.append(self.evaluate(batch, dropout=self._dropout))
                 return losses[-1]
 
             self.optimizer.step(closure)
             self.settle(losses[0])
         else:
-            self.move(self.evaluate(batch))
+            self.move(self.evaluate(batch, dropout=self._dropout))
 
-    def evaluate(self, batch: Batch, clip: Clip = clip) -> Tensor:
+    def evaluate(self, batch: Batch, clip: Clip = clip, dropout: AbstractContextManager[object] = NO_MODE) -> Tensor:
         """Leave edited and clipped gradients behind, and return the loss."""
         weight = 1.0
         if self.crew is not None:
@@ -95,7 +99,8 @@ class Stepper:
         for parameter in self.parameters:
             parameter.grad = None
         with self.method.model.precision.products():
-            loss = self.method.loss(batch)
+            with dropout:
+                loss = self.method.loss(batch)
             if self.crew is None:
                 loss.backward()
             else:
