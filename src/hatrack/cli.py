@@ -54,7 +54,7 @@ def run(
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, eager, compiled or graph (CUDA). [default: auto]")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32, tf32 or bf16. [default: tf32]")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, tf32, bf16 or auto. [default: tf32]")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None,
     tensorboard: Events = False,
     out: Annotated[Path | None, typer.Option(help="Folder to make for the run. [default: in runs/]")] = None,

@@ -85,6 +85,7 @@ def test_probes_are_computed_in_float32_whatever_the_precision(tasks: list[Task]
     hidden = np.tanh(x @ layer.weight.detach().double().numpy().T + layer.bias.detach().double().numpy())
     expected = hidden @ head.weight.detach().double().numpy().T + head.bias.detach().double().numpy()
     np.testing.assert_allclose(learner.probes[0].logits.numpy(), expected, atol=1e-5)
+    learner.model.answers = learner.model.precision  # as on a CUDA device
     rounded = learner.method.predict(drawn, 0).detach().numpy()
     assert np.abs(rounded - expected).max() > 1e-3, "the check means nothing if bf16 is as exact"
     assert learner.model.precision.name == "bf16"

@@ -83,7 +83,7 @@ class Learner:
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
-    precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only) or "bf16"; see precision.py
+    precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only), "bf16" or "auto"; see precision.py
 
     A task is learned or it never was: where learning fails, the learner is as it was before (see before.py). Finished
     tasks can be asked from any thread while another one learns. Autocast, inference mode and no_grad that a caller has

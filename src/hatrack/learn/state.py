@@ -39,6 +39,7 @@ from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
+from hatrack.nets.precision import Precision
 from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         "epochs": learner.epochs,
         "batch_size": learner.batch_size,
         "precision": learner.model.precision.name,
+        "answers": learner.model.answers.name,
         "seed": learner.seed,
         "tasks": [
             {"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs), "kind": kinds.described(t.kind)}
@@ -310,6 +312,7 @@ def _built(
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
+    model.answers = Precision(page.get("answers", page["precision"]), model.device)  # version 0.1 had one for both
     finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]
     model.initial = {name: t.to(model.device) for name, t in _under(done, "initial/").items()}
     trained = model.parameters()

@@ -20,6 +20,7 @@ from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating, untouched
+from hatrack.nets.layout import best_layout, laid_out
 from hatrack.nets.precision import Precision
 from hatrack.nets.turn import Turn
 from hatrack.swap import Places
@@ -41,12 +42,14 @@ class Model:
         _refuse_inference(self.net)
         self.device = device
         self.precision = Precision(precision, device)
+        self.answers = self.precision.answers
         self.heads: list[nn.Linear] = []
         self.private: list[dict[str, Tensor]] = []
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Tensor | None = None
         self._stores = False
+        self._layout = torch.contiguous_format  # of inputs while it is trained
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
         self._places = Places(self.net)
@@ -89,7 +92,9 @@ class Model:
         self.example = example[:1].detach().clone()
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
         with evaluating(self.net), torch.no_grad(), self._places.holding(copies), untouched(self.net) as stored:
-            self.net(self.example)
+            features = self.net(self.example)
+            if self.device.type == "cpu":
+                self._layout = best_layout(self.net, self.example, features)
         self._stores = bool(stored)
 
     @contextmanager
@@ -205,7 +210,10 @@ class Model:
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
         # What one task's answer leaves behind (a cache, a state) must not get into another's.
         alone = untouched(self.net) if not self.net.training and self._stores else nullcontext()
-        with alone, gated, self.precision.products(), self.precision.casts(), self._places.holding(swapped) as left:
+        precision = self.precision if self.net.training else self.answers
+        if self.net.training and x.dim() == 4:
+            x = laid_out(x, self._layout)
+        with alone, gated, precision.products(), precision.casts(), self._places.holding(swapped) as left:
             features: Tensor = self.net(x)
         if self.net.training:
             self._take_over(left, swapped)
@@ -223,11 +231,12 @@ class Model:
     @contextmanager
     def unrounded(self) -> Iterator[None]:
         """Compute in float32 inside the context, whatever the precision is otherwise."""
-        usual, self.precision = self.precision, Precision("float32", self.device)
+        usual = self.precision, self.answers
+        self.precision = self.answers = Precision("float32", self.device)
         try:
             yield
         finally:
-            self.precision = usual
+            self.precision, self.answers = usual
 
     @torch.no_grad()
     def _take_over(self, left: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:

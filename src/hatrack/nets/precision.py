@@ -3,7 +3,9 @@
 float32  nothing is rounded further: TF32 off
 tf32     float32, with the inner products of a CUDA device rounded to TF32; the same as float32 elsewhere
 bf16     layers under bfloat16 autocast; parameters, gates, embeddings, locks, heads and losses stay float32
+auto     tf32 on a CUDA device; on a CPU bf16 where it multiplies bfloat16 faster than float32, else float32
 
+On a CPU only training is rounded, and every answer is float32: other processors give it too, within its last bits.
 TF32 is a switch of the whole process in torch: it is set while our own forward and backward passes run and put back
 afterwards.
 """
@@ -18,16 +20,35 @@ import torch
 
 from hatrack.errors import unknown
 
-PRECISIONS = ("float32", "tf32", "bf16")
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
+
+
+def resolve_precision(name: str, device: torch.device) -> str:
+    """Return the precision for a name and a device."""
+    if name not in PRECISIONS:
+        raise unknown("precision", name, PRECISIONS)
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "tf32"
+    return "bf16" if device.type == "cpu" and multiplies_bf16() else "float32"
+
+
+def multiplies_bf16() -> bool:
+    """Whether this CPU has instructions for products of bfloat16 (avx512_bf16, amx)."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 class Precision:
     """One of PRECISIONS on a device."""
 
     def __init__(self, name: str, device: torch.device) -> None:
-        if name not in PRECISIONS:
-            raise unknown("precision", name, PRECISIONS)
-        self.name, self._device = name, device
+        self.name, self._device = resolve_precision(name, device), device
+
+    @property
+    def answers(self) -> Precision:
+        """The precision that answers are computed in."""
+        return self if self._device.type == "cuda" else Precision("float32", self._device)
 
     @property
     def rounded(self) -> bool:

@@ -20,7 +20,7 @@ from hatrack.learn.learner import pick_device
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.nets import NETS
-from hatrack.nets.precision import Precision
+from hatrack.nets.precision import resolve_precision
 from hatrack.runs import accepted, toml, values
 
 TABLES = {"method": "settings", "net": "net_options", "benchmark": "benchmark_options"}
@@ -148,8 +148,9 @@ def _checked(run: Mapping[str, Any]) -> Spec:
         raise values.complaint(error) from None
     data = None if spec.data is None else values.absolute("data", spec.data)
     device = pick_device(spec.device)
-    Precision(spec.precision, device)
-    found = {"data": data, "device": str(device), "engine": resolve_engine(spec.engine, device)}
+    precision = resolve_precision(spec.precision, device)
+    engine = resolve_engine(spec.engine, device)
+    found = {"data": data, "device": str(device), "engine": engine, "precision": precision}
     return spec.model_copy(update=found)
 
 
