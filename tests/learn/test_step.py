@@ -12,6 +12,7 @@ from hatrack import HAT, HatrackError
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Inputs, Split
 from hatrack.learn.step import Clip, OptimizerFactory, Stepper, build, clip, clip_traced, plain
+from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
 
@@ -97,3 +98,28 @@ def test_a_learning_rate_in_a_tensor_falls_once_and_stays_the_callers() -> None:
     stepper.set_lr(1 / 3)
     assert [float(group["lr"]) for group in stepper.optimizer.param_groups] == pytest.approx([0.1, 0.1])
     assert float(given) == pytest.approx(0.3)
+
+
+def test_what_is_locked_as_a_whole_costs_no_product_and_changes_nothing() -> None:
+    found = []
+    for whole in (True, False):
+        torch.manual_seed(0)
+        method = begun()
+        net = method.model.net
+        amounts = {"weight": torch.ones(3, 4)}
+        method.lock = Lock(dict(net.named_parameters()), amounts)
+        if not whole:
+            method.lock.whole.clear()
+        stepper = Stepper(method, build(method, None))
+        before = net.weight.detach().clone()
+        x, y = torch.randn(16, 4), torch.arange(16) % 2
+        feed = Feed([Part(0, Split(x, y), Inputs(), 2)], torch.device("cpu"))
+        stepper.begin_epoch(feed, 8)
+        for batch in feed.batches(8):
+            stepper.step(batch)
+        assert (net.weight.grad is None) is whole
+        assert net.weight.requires_grad
+        assert torch.equal(net.weight, before)
+        found.append({name: tensor.detach().clone() for name, tensor in method.trainable().items()})
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+    assert not torch.equal(found[0]["net/bias"], torch.zeros(3))

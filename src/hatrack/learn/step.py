@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.dropout import WordDropout
 from hatrack.learn.parallel import Crew, crew
 from hatrack.learn.shortest import count_steps
-from hatrack.masks.lock import hooked, watched
+from hatrack.masks.lock import Lock, hooked, watched
 from hatrack.methods.base import Method
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
@@ -98,7 +98,7 @@ class Stepper:
             batch, weight = self.crew.part(batch)
         for parameter in self.parameters:
             parameter.grad = None
-        with self.method.model.precision.products():
+        with self.method.model.precision.products(), without_gradients(self.method.lock):
             with dropout:
                 loss = self.method.loss(batch)
             if self.crew is None:
@@ -159,6 +159,19 @@ class Stepper:
         """Multiply every group's learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
+
+
+@contextmanager
+def without_gradients(lock: Lock | None) -> Iterator[None]:
+    """Ask for no gradient of what is locked as a whole: it would be a product for nothing."""
+    whole = [p for p in lock.whole if p.requires_grad] if lock is not None else []
+    for parameter in whole:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in whole:
+            parameter.requires_grad_(True)
 
 
 def evaluates(optimizer: Optimizer) -> bool:

@@ -92,8 +92,13 @@ class Gating:
             for hook in hooks:
                 hook.remove()
 
-    def weights(self, gates: Tensor, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the gated stand-ins for those of `tensors` whose layers cannot be reached otherwise."""
+    @property
+    def gated(self) -> set[str]:
+        """The parameters that are gated themselves: the layers that use them cannot be reached otherwise."""
+        return {name for name, _ in self._weights}
+
+    def weights(self, gates: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the gated stand-ins for these; `tensors` has them all."""
         gated: dict[str, Tensor] = {}
         for name, spread in self._weights:
             gated[name] = apply(spread(gates), gated.get(name, tensors[name]))

@@ -49,6 +49,7 @@ class Lock:
         self._soft: list[tuple[Tensor, Tensor]] = []  # (parameter, share of an update that passes)
         self._kept: list[_Kept] = []
         self._trusted: Optimizer | None = None
+        self.whole: list[Tensor] = []  # parameters that are locked in all their entries: no gradient is asked for
         self._smallest = 0.0  # what may be divided by in every locked parameter's type
         for name, amount in amounts.items():
             if name not in parameters:  # not trained, so there is nothing to lock
@@ -63,6 +64,8 @@ class Lock:
                 # In single bytes, −1 or 0, where they are extended on the way to the arithmetic: less to read.
                 free = kept.to(torch.int8 if kept.is_cuda else words.dtype) - 1
                 self._kept.append(_Kept(name, parameter, free, words & ~free))
+            if bool(kept.all()):
+                self.whole.append(parameter)
 
     def trust(self, optimizer: Optimizer | None) -> None:
         """Put nothing back after single steps while `optimizer`, just made, moves entries by their gradients alone.

@@ -205,7 +205,7 @@ class Model:
         # Buffers hold their own place while they may move: see _take_over.
         moving = self.buffers() if self._buffers and self.net.training else {}
         swapped = {**moving, **self.private[task], **(weights or {})}
-        if gates is not None:
+        if gates is not None and self.gating.gated:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
         # What one task's answer leaves behind (a cache, a state) must not get into another's.

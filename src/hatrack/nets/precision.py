@@ -44,6 +44,7 @@ class Precision:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self.name, self._device = resolve_precision(name, device), device
+        self._switched = False
 
     @property
     def answers(self) -> Precision:
@@ -62,9 +63,18 @@ class Precision:
         # A cache of cast weights would be taken over by a recorded step without the cast that fills it.
         return torch.autocast(self._device.type, torch.bfloat16, cache_enabled=False)
 
-    def products(self) -> AbstractContextManager[None]:
-        """Allow or forbid TF32 in a forward and a backward pass."""
-        return tf32(self.rounded) if self._device.type == "cuda" else nullcontext()
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """Allow or forbid TF32 in a forward and a backward pass; inside such a pass there is nothing left to do."""
+        if self._device.type != "cuda" or self._switched:
+            yield
+            return
+        self._switched = True
+        try:
+            with tf32(self.rounded):
+                yield
+        finally:
+            self._switched = False
 
 
 @contextmanager
