@@ -276,6 +276,22 @@ def test_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert capsys.readouterr().out.startswith("Usage: hatrack")
 
 
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_bench_makes_the_table_of_the_device(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    import torch
+
+    from hatrack.bench import cpu, speed
+    from hatrack.learn import learner
+
+    monkeypatch.setattr(learner, "pick_device", torch.device)
+    monkeypatch.setattr(cpu, "cpu_table", lambda device: f"cpu_table on {device}")
+    monkeypatch.setattr(speed, "speed_table", lambda device: f"speed_table on {device}")
+    assert main(["bench", "--device", kind]) == 0
+    assert capsys.readouterr().out == {"cpu": "cpu_table on cpu\n", "cuda": "speed_table on cuda\n"}[kind]
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"hatrack {__version__}\n"

@@ -294,11 +294,14 @@ def _hatrack(
 
 @bench.callback()
 def _bench(context: typer.Context, device: Device = "auto") -> None:
-    """Time methods × engines × cohorts, against the published way, or (COMMAND) one thing alone."""
+    """Time the methods' steps beside a plain torch loop (CPU) or the published way (CUDA); COMMAND: one thing alone."""
     if context.invoked_subcommand is None:
+        from hatrack.bench.cpu import cpu_table
         from hatrack.bench.speed import speed_table
+        from hatrack.learn.learner import pick_device
 
-        print(speed_table(device))
+        where = pick_device(device)
+        print(speed_table(where) if where.type == "cuda" else cpu_table(where))
     else:
         context.default_map = {context.invoked_subcommand: {"device": device}}  # it counts before the command too
 

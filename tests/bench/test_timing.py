@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hatrack.bench import timing
-from hatrack.bench.timing import interleave, repeated
+from hatrack.bench.timing import interleave, machine, repeated
 
 CPU = torch.device("cpu")
 
@@ -54,3 +54,10 @@ def test_a_step_is_repeated() -> None:
     done: list[int] = []
     repeated(lambda: done.append(1), 3)()
     assert len(done) == 3
+
+
+def test_the_machine_is_named_with_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, said in ((1, "1 thread"), (2, "2 threads")):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        kind = torch.backends.cpu.get_cpu_capability()
+        assert machine(CPU) == f"torch {torch.__version__}, CPU ({kind}), {said}"

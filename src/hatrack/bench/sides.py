@@ -35,6 +35,7 @@ class Case:
     engine: str = "eager"
     precision: str = "tf32"
     net: Callable[[], nn.Module] = lambda: build("alexnet", SHAPE)
+    shape: tuple[int, ...] = SHAPE
     factory: OptimizerFactory | None = None
 
 
@@ -42,10 +43,10 @@ class Member:
     """One learner's training in the middle of a task."""
 
     def __init__(self, case: Case, device: torch.device, steps: int) -> None:
-        task = noise_task(steps)
+        task = noise_task(steps, case.shape)
         self.method = case.method()
         self.model = Model(case.net(), device, case.precision)
-        self.model.meet(torch.zeros(1, *SHAPE, device=device))
+        self.model.meet(torch.zeros(1, *case.shape, device=device))
         self.method.attach(self.model)
         feed = Feed([Part(0, task.train, task.inputs, task.classes)], device)
         for t in range(case.finished + 1):
@@ -83,9 +84,9 @@ def epochs(members: Sequence[Member], device: torch.device) -> Callable[[], None
     return call
 
 
-def noise_task(steps: int) -> Task:
+def noise_task(steps: int, shape: tuple[int, ...] = SHAPE) -> Task:
     """Return random pictures, enough for `steps` batches."""
     draw = torch.Generator().manual_seed(0)
-    x = torch.randint(256, (BATCH * steps, *SHAPE), dtype=torch.uint8, generator=draw)
+    x = torch.randint(256, (BATCH * steps, *shape), dtype=torch.uint8, generator=draw)
     y = torch.arange(len(x)) % CLASSES
     return Task("noise", Split(x, y), classes=CLASSES)

@@ -1,4 +1,4 @@
-"""`hatrack bench`: methods × engines × cohort sizes in one interleaved run, beside the published way and the floor.
+"""`hatrack bench` on CUDA: methods × engines × cohort sizes in one interleaved run, the published way and the floor.
 
     × published   how many times faster than the authors' way of doing HAT's step (benchmarks/published.py)
     × plain SGD   time over that of plain SGD under the same engine, precision and cohort size
@@ -9,22 +9,19 @@ All methods but plain SGD stand in their second task, where locks, penalties and
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from hatrack.bench.floor import floor_milliseconds
+from hatrack.bench.published import MISSING, published_step
 from hatrack.bench.sides import BATCH, Case, cohort
 from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.errors import unknown
-from hatrack.learn.learner import pick_device
 from hatrack.methods import METHODS
 
 COMPARED = ("sgd", "hat", "spg", "ewc", "pmask")
-PUBLISHED = Path(__file__).parents[3] / "benchmarks" / "published.py"
 RATE = 1e-4  # too small to leave the neighbourhood of the start: all sides stay at ordinary numbers
 
 
@@ -52,39 +49,32 @@ class Row:
         return f"{self.method:<8}{self.engine:<10}{self.precision:<9}{seeds:<8}"
 
 
-def rows(device: torch.device, methods: Sequence[str], engines: Sequence[str] | None) -> list[Row]:
-    """Return the lines that make sense on a device: graphs, cohorts and bf16 on CUDA only, bf16 for two methods.
-
-    On a CPU only these two are compiled: it takes a minute each there, and gains nothing.
-    """
+def rows(methods: Sequence[str], engines: Sequence[str] | None) -> list[Row]:
+    """Return the lines of the table: cohorts under recorded engines only, bf16 for two methods."""
     for method in methods:
         if method not in METHODS:
             raise unknown("method", method, METHODS)
-    cuda = device.type == "cuda"
-    kinds = engines or (("eager", "graph", "compiled") if cuda else ("eager", "compiled"))
+    kinds = engines or ("eager", "graph", "compiled")
     named = tuple(dict.fromkeys(("sgd", *methods)))
     main = [method for method in named if method in ("sgd", "hat")]
-    listed = [
-        Row(method, engine, "tf32" if cuda else "float32", 1)
-        for engine in kinds
-        for method in (named if cuda or engine != "compiled" else main)
-    ]
-    if cuda:
-        fast = [engine for engine in kinds if engine != "eager"]
-        listed += [Row(m, e, "bf16", 1) for e in fast for m in main]
-        listed += [Row(m, e, "tf32", 8) for e in fast for m in named]
-        listed += [Row(m, e, "bf16", 8) for e in fast for m in main]
-        listed += [Row("hat", fast[-1], "tf32", n) for n in (2, 4)] if fast and "hat" in named else []
+    fast = [engine for engine in kinds if engine != "eager"]
+    listed = [Row(m, e, "tf32", 1) for e in kinds for m in named]
+    listed += [Row(m, e, "bf16", 1) for e in fast for m in main]
+    listed += [Row(m, e, "tf32", 8) for e in fast for m in named]
+    listed += [Row(m, e, "bf16", 8) for e in fast for m in main]
+    listed += [Row("hat", fast[-1], "tf32", n) for n in (2, 4)] if fast and "hat" in named else []
     return listed
 
 
 def speed_table(
-    device: str = "auto", methods: Sequence[str] = COMPARED, engines: Sequence[str] | None = None, rounds: int = 9
+    where: torch.device,
+    methods: Sequence[str] = COMPARED,
+    engines: Sequence[str] | None = None,
+    rounds: int = 9,
+    steps: int = 100,
 ) -> str:
     """Measure and return the table as text."""
-    where = pick_device(device)
-    steps = 2 if where.type == "cpu" else 100
-    listed = rows(where, methods, engines)
+    listed = rows(methods, engines)
     published = published_step(where)
     sides: dict[str, tuple[Callable[[], None], int]] = {}
     if published is not None:
@@ -97,7 +87,7 @@ def speed_table(
     lines = [head, f"{'':<35}{'ms a step':>11}{'× published':>13}{'× plain SGD':>13}{'× floor':>9}"]
     base = None
     if published is None:
-        lines.append(f"(no {PUBLISHED.name} here: it is part of the source tree, not of the package)")
+        lines.append(MISSING)
     else:
         base = timings["published"].milliseconds
         lines.append(
@@ -111,16 +101,3 @@ def speed_table(
         lines.append(f"{row!s:<35}{took:>11.3f}{faster:>13}{slower:>13}{took / floors[row.precision]:>9.1f}")
     lines.append("floor: " + ", ".join(f"{p} {ms:.4f} ms" for p, ms in sorted(floors.items())))
     return "\n".join(lines)
-
-
-def published_step(device: torch.device) -> Callable[[], None] | None:
-    """Return a step of the published way on its second task, where its restatement is at hand."""
-    if not PUBLISHED.exists():
-        return None
-    found = importlib.util.spec_from_file_location("published", PUBLISHED)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    step: Callable[[], None] = module.ready(device, finished=1)
-    return step

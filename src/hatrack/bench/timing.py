@@ -10,6 +10,8 @@ from time import perf_counter
 
 import torch
 
+from hatrack.show.words import count
+
 log = logging.getLogger(__name__)
 QUIET = 10.0  # seconds without a word, at least: compiling for many sides takes minutes
 
@@ -69,5 +71,7 @@ def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
 
 def machine(device: torch.device) -> str:
     """Name what a figure was measured on."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    return f"torch {torch.__version__}, {name}"
+    if device.type == "cuda":
+        return f"torch {torch.__version__}, {torch.cuda.get_device_name(device)}"
+    kind, threads = torch.backends.cpu.get_cpu_capability(), count(torch.get_num_threads(), "thread")
+    return f"torch {torch.__version__}, CPU ({kind}), {threads}"
