@@ -22,6 +22,7 @@ from hatrack.bench.speed import COMPARED, RATE, Row
 from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.learn.engine import resolve_engine
 from hatrack.nets import build
+from hatrack.nets.precision import multiplies_bf16
 
 MNIST = (1, 28, 28)
 PUBLISHED_WAY = "published way (HAT)"
@@ -60,11 +61,6 @@ class Line:
 
     def __str__(self) -> str:
         return f"{self.what:<21}{self.precision:<11}"
-
-
-def multiplies_bf16() -> bool:
-    """Say whether this CPU multiplies bf16 numbers itself; another one would have to go through float32."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def cpu_table(device: torch.device, nets: Sequence[Net] = NETS, rounds: int = 15, steps: int = 5) -> str:
