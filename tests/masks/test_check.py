@@ -204,6 +204,36 @@ def test_a_network_that_draws_random_numbers_in_evaluation_is_refused() -> None:
             derive(net, torch.randn(1, 4))
 
 
+def test_a_backward_pass_that_is_for_training_alone_is_done_without() -> None:
+    """As Reformer's: noise finds what there is to find."""
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            raise AssertionError("training mode only")
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 5), nn.Linear(5, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = torch.relu(self.first(x))
+            return self.second(hidden if torch.compiler.is_exporting() else Once.apply(hidden))
+
+    net = Net()
+    units = derive(net, torch.randn(1, 4))
+    assert units.checked
+    assert not units.corrected
+    del units.uses["first.weight"]
+    check(net, units, torch.randn(1, 4))
+    assert units.corrected == ["first.weight"]
+
+
 @pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
 def test_what_was_found_once_holds_for_a_loaded_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = ZOO["mlp-tanh"]

@@ -70,7 +70,10 @@ class _Trial:
             if not features.requires_grad:
                 return []
             weighted = (features * self._normal(features)).sum()
-            found = torch.autograd.grad(weighted, list(tensors.values()), allow_unused=True)
+            try:
+                found = torch.autograd.grad(weighted, list(tensors.values()), allow_unused=True)
+            except Exception:  # some backward passes are for training mode alone; then noise has the say
+                return []
         gradients = zip(tensors, found, strict=True)
         return [n for n, g in gradients if g is not None and bool((free[n] & g.isfinite() & (g != 0)).any())]
 
