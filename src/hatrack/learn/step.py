@@ -13,7 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
-from hatrack.learn.dropout import WordDropout
+from hatrack.learn.cpu.mode import FastOnCpu
 from hatrack.learn.parallel import Crew, crew
 from hatrack.learn.shortest import count_steps
 from hatrack.masks.lock import Lock, hooked, watched
@@ -59,7 +59,7 @@ class Stepper:
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.crew = crew()
         self._evaluates = evaluates(optimizer)
-        self._dropout = WordDropout() if method.model.device.type == "cpu" else NO_MODE
+        self._mode = FastOnCpu() if method.model.device.type == "cpu" else NO_MODE
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
@@ -83,15 +83,15 @@ class Stepper:
             losses: list[Tensor] = []
 
             def closure() -> Any:
-                losses.append(self.evaluate(batch, dropout=self._dropout))
+                losses.append(self.evaluate(batch, mode=self._mode))
                 return losses[-1]
 
             self.optimizer.step(closure)
             self.settle(losses[0])
         else:
-            self.move(self.evaluate(batch, dropout=self._dropout))
+            self.move(self.evaluate(batch, mode=self._mode))
 
-    def evaluate(self, batch: Batch, clip: Clip = clip, dropout: AbstractContextManager[object] = NO_MODE) -> Tensor:
+    def evaluate(self, batch: Batch, clip: Clip = clip, mode: AbstractContextManager[object] = NO_MODE) -> Tensor:
         """Leave edited and clipped gradients behind, and return the loss."""
         weight = 1.0
         if self.crew is not None:
@@ -99,7 +99,7 @@ class Stepper:
         for parameter in self.parameters:
             parameter.grad = None
         with self.method.model.precision.products(), without_gradients(self.method.lock):
-            with dropout:
+            with mode:
                 loss = self.method.loss(batch)
             if self.crew is None:
                 loss.backward()

@@ -5,23 +5,24 @@
 64-bit random words are compared as bytes with k: one comparison a value in place of a call of a Bernoulli sampler.
 Where bytes come no closer than CLOSE to 1 − p, 16 bits a value are compared. Dividing by the true q keeps the mean.
 
-A mode sees the calls of torch's functions inside the user's forward(), which stays as it is. What draws deeper inside
-(attention, recurrent layers, whole channels) gets its Bernoulli numbers the same way, one level below. Every mask takes
-its seed from torch's own generator, so that a resumed run gets the same masks again. A block that is computed anew in
-the backward pass (torch.utils.checkpoint), where no mode reaches, draws as torch does both times.
+What draws deeper inside (attention, recurrent layers, whole channels) gets Bernoulli numbers the same way, one level
+below. Every mask takes its seed from torch's own generator, so that a resumed run gets the same masks again. A block
+that is computed anew in the backward pass (torch.utils.checkpoint), where no mode reaches, draws as torch does both
+times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from hatrack.learn.cpu.tensors import ordinary
 
 CLOSE = 1e-3
 DRAWING = {
@@ -33,39 +34,21 @@ DRAWING = {
 }
 
 
-class WordDropout(TorchFunctionMode):
-    """Dropout by random words while the context lasts, in this thread only."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in INSTEAD and not _comes_again():
-            return INSTEAD[func](*args, **kwargs)
-        if (
-            func in DRAWING
-            and not _comes_again()
-            and any(isinstance(value, float) and value > 0 for value in (*args, *kwargs.values()))
-        ):
-            with _Words():  # type: ignore[no-untyped-call]
-                return func(*args, **kwargs)
-        return func(*args, **kwargs)
-
-
-class _Words(TorchDispatchMode):
+class Words(TorchDispatchMode):
     """Bernoulli numbers by random words, below autograd; whoever draws them scales by 1 − p."""
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func is torch.ops.aten.bernoulli_.float and _ordinary(args[0]):
+        if func is torch.ops.aten.bernoulli_.float and ordinary(args[0]):
             numbers, keep = args if len(args) == 2 else (args[0], 0.5)  # what is the default is left out
             return numbers.copy_(_kept(numbers, keep, coarse=False)[0])
         return func(*args, **(kwargs or {}))
 
 
-def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if not (training and 0 < p < 1 and _ordinary(input)):
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Do what F.dropout does."""
+    if not (training and 0 < p < 1 and ordinary(input)) or _comes_again():
         return F.dropout(input, p, training, inplace)
     # 1/q is rounded as the input is, and a q that is far from 1 − p need not be as near to what it is rounded to.
     kept, share = _kept(input, 1 - p, coarse=input.dtype == torch.float32)
@@ -73,19 +56,9 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
     return input.mul_(factors) if inplace else input * factors
 
 
-def _of_torch(input: Tensor, p: float, train: bool) -> Tensor:
-    return _dropout(input, p, train)
-
-
-def _of_torch_(input: Tensor, p: float, train: bool) -> Tensor:
-    return _dropout(input, p, train, inplace=True)
-
-
-INSTEAD: dict[Callable[..., Any], Callable[..., Tensor]] = {
-    F.dropout: _dropout,
-    torch.dropout: _of_torch,
-    torch.dropout_: _of_torch_,
-}
+def draws(args: Iterable[object]) -> bool:
+    """Whether a call of a function in DRAWING draws: one of its numbers, the rate among them, is above 0."""
+    return not _comes_again() and any(isinstance(value, float) and value > 0 for value in args)
 
 
 def _comes_again() -> bool:
@@ -93,16 +66,14 @@ def _comes_again() -> bool:
     return not torch.is_grad_enabled() or torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
-def _ordinary(x: Tensor) -> bool:
-    """Whether x is a plain tensor of a CPU, and nobody is tracing or compiling what is done to it."""
-    return (
-        type(x) in (Tensor, nn.Parameter)
-        and x.device.type == "cpu"
-        and x.layout == torch.strided
-        and x.is_floating_point()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
-        and not torch.compiler.is_compiling()
-    )
+def of_torch(input: Tensor, p: float, train: bool) -> Tensor:
+    """Do what torch.dropout does."""
+    return dropout(input, p, train)
+
+
+def of_torch_(input: Tensor, p: float, train: bool) -> Tensor:
+    """Do what torch.dropout_ does."""
+    return dropout(input, p, train, inplace=True)
 
 
 def _kept(like: Tensor, keep: float, coarse: bool) -> tuple[Tensor, float]:

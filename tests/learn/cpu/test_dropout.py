@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import hatrack
 from hatrack import Learner, Task
-from hatrack.learn import dropout
-from hatrack.learn.dropout import WordDropout
+from hatrack.learn.cpu import dropout
+from hatrack.learn.cpu.mode import FastOnCpu
 
 MANY = 400_000
 SIGMAS = 5
@@ -23,7 +23,7 @@ SIGMAS = 5
 
 def dropped(x: Tensor, p: float, seed: int = 0) -> Tensor:
     torch.manual_seed(seed)
-    with WordDropout():
+    with FastOnCpu():
         return F.dropout(x, p)
 
 
@@ -54,7 +54,7 @@ def test_its_variance_is_that_of_bernoulli_numbers() -> None:
 def test_positions_batches_and_layers_are_independent(p: float) -> None:
     """Correlations between neighbours at several distances, channels, samples, calls: all within chance."""
     torch.manual_seed(1)
-    with WordDropout():
+    with FastOnCpu():
         first, second = (F.dropout(torch.ones(64, 32, 14, 14), p).flatten() for _ in range(2))
     pairs = [(first[:-lag], first[lag:]) for lag in (1, 2, 4, 7, 8, 14, 196, 32 * 196)]
     for a, b in [*pairs, (first, second)]:
@@ -84,7 +84,7 @@ def test_its_gradient_is_that_of_the_mask() -> None:
 def test_it_writes_in_place_where_that_is_asked_for() -> None:
     x = torch.ones(1000)
     torch.manual_seed(0)
-    with WordDropout():
+    with FastOnCpu():
         y = F.dropout(x, 0.5, inplace=True)
         z = torch.dropout_(torch.ones(1000), 0.5, True)
     assert y is x
@@ -108,7 +108,7 @@ def test_nothing_and_all_are_what_torch_makes_of_them(p: float) -> None:
 
 def test_it_is_silent_in_evaluation_and_says_what_torch_says() -> None:
     x = torch.randn(50)
-    with WordDropout():
+    with FastOnCpu():
         assert torch.equal(F.dropout(x, 0.5, training=False), x)
         assert torch.equal(torch.dropout(x, 0.5, False), x)
         with pytest.raises(ValueError, match="between 0 and 1"):
@@ -154,7 +154,7 @@ def test_whatever_draws_deeper_inside_takes_random_words_too(
         return real(like, keep, coarse)
 
     monkeypatch.setattr(dropout, "_kept", noted)
-    with WordDropout():
+    with FastOnCpu():
         call(torch.randn(5, 6, 8))
     assert drawn
 
@@ -164,7 +164,7 @@ def test_attention_drops_its_weights_evenly() -> None:
     torch.manual_seed(0)
     q, p = torch.randn(40, 4, 50, 16), 0.3
     clean = F.scaled_dot_product_attention(q, q, torch.eye(50).expand(40, 4, 50, 50))
-    with WordDropout():
+    with FastOnCpu():
         weights = F.scaled_dot_product_attention(q, q, torch.eye(50).expand(40, 4, 50, 50), dropout_p=p)
     ratio = weights / clean
     zeros = ratio == 0
@@ -178,7 +178,7 @@ def test_a_block_that_is_computed_anew_in_the_backward_pass_gets_the_same_masks(
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 20), nn.Dropout(0.2))
     x = torch.randn(1, 20, requires_grad=True)
-    with WordDropout():
+    with FastOnCpu():
         y = checkpoint(net, x, use_reentrant=reentrant)
         y.square().sum().backward()
     kept = y.detach() != 0
@@ -188,7 +188,7 @@ def test_a_block_that_is_computed_anew_in_the_backward_pass_gets_the_same_masks(
 
 def test_functorch_and_tensors_of_others_are_left_to_torch() -> None:
     x = torch.ones(6, 100)
-    with WordDropout():
+    with FastOnCpu():
         many = torch.vmap(lambda row: F.dropout(row, 0.5), randomness="different")(x)
     assert set(many.flatten().tolist()) == {0.0, 2.0}
 
@@ -259,7 +259,7 @@ def test_with_it_a_network_learns_what_it_learns_with_torch_s() -> None:
     net = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 1))
     x = torch.randn(16, 10)
     found = []
-    for way in (WordDropout(), nullcontext()):
+    for way in (FastOnCpu(), nullcontext()):
         torch.manual_seed(1)
         draws = []
         for _ in range(400):
