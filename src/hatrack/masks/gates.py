@@ -16,6 +16,7 @@ from hatrack.masks.unitmap import ON, UnitMap
 
 EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
 COSH_RANGE = 50.0  # cosh(50) ≈ 2.6e21 still fits float32
+IN_CACHE = 2**16  # entries of a stretch: with what is computed from it, it fits the second cache of a core
 
 Parts: TypeAlias = Mapping[tuple[int, int], Tensor]
 
@@ -35,8 +36,15 @@ def compensate(gradient: Tensor, embedding: Tensor, s: Tensor, s_max: float) -> 
 
     The division undoes the slope of the annealed sigmoid, the product imposes that of σ(e) times s_max.
     """
-    scaled = torch.clamp(s * embedding, -COSH_RANGE, COSH_RANGE)
-    gradient.mul_(s_max / s * (torch.cosh(scaled) + 1) / (torch.cosh(embedding) + 1))
+    ratio = s_max / s
+    for q, e in zip(_in_cache(gradient), _in_cache(embedding), strict=True):
+        imposed = (e * s).clamp_(-COSH_RANGE, COSH_RANGE).cosh_().add_(1).mul_(ratio)
+        q.mul_(imposed.div_(torch.cosh(e).add_(1)))
+
+
+def _in_cache(x: Tensor) -> Sequence[Tensor]:
+    """Return stretches of x that a CPU goes through several times without fetching them anew."""
+    return x.split(IN_CACHE) if x.device.type == "cpu" else [x]
 
 
 def prices(taken: Tensor) -> Tensor:
@@ -48,7 +56,7 @@ def prices(taken: Tensor) -> Tensor:
 
 def sparsity(gates: Tensor, prices: Tensor) -> Tensor:
     """R = Σ a·(1 − a^{<t}) / Σ (1 − a^{<t})."""
-    return (gates * prices).sum()
+    return torch.dot(gates, prices)
 
 
 class Gating:
