@@ -53,6 +53,24 @@ def test_networks_of_convolutions_take_it_and_others_do_not() -> None:
     assert layout_of(ByMemory()) == torch.contiguous_format
 
 
+class Shortcut(nn.Module):
+    """A strided 1×1 convolution inside forward(), as of a residual network's shortcut."""
+
+    def __init__(self, channels: int, stride: int = 2) -> None:
+        super().__init__()
+        self.conv, self.stride = nn.Conv2d(3, channels, 3), stride
+        self.weight = nn.Parameter(torch.randn(8, channels, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(self.conv(x), self.weight, stride=self.stride).flatten(1)
+
+
+def test_convolutions_that_onednn_computes_beyond_their_memory_do_not_take_it() -> None:
+    assert layout_of(Shortcut(7)) == torch.contiguous_format
+    assert layout_of(Shortcut(8)) == torch.channels_last
+    assert layout_of(Shortcut(7, stride=1)) == torch.channels_last
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_learner_trains_so_and_answers_from_inputs_as_they_come(channels: int) -> None:
     torch.manual_seed(0)
