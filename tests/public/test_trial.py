@@ -101,7 +101,7 @@ def test_a_plain_network_goes_through() -> None:
 )
 def test_each_failure_has_a_name(make: Callable[[], nn.Module], outcome: str, said: str) -> None:
     found = trial("bad", public(make))
-    assert found.outcome == outcome
+    assert found.outcome == outcome, found.traceback
     assert said in found.line
     assert "\n" not in found.line
 
