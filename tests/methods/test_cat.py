@@ -33,7 +33,7 @@ def in_main_phase(accuracies: list[float]) -> CAT:
             method.attention.append({})
     method.accuracies.copy_(torch.tensor(accuracies))
     method.begin_phase(4)
-    method.train_mode()
+    method.begin_epoch()
     return method
 
 

@@ -52,7 +52,7 @@ def test_selection_follows_weights_that_are_not_zero_back_from_the_head() -> Non
     method.end_phase(SELECT, None)
     assert method.selected.nonzero().flatten().tolist() == low + [8 + i for i in top]
     method.begin_phase(RETRAIN)
-    method.train_mode()
+    method.begin_epoch()
     for i in range(8):
         for j in range(8):
             assert method.allowed["fc2.weight"][i, j] == (i in top and j in low)
@@ -68,7 +68,7 @@ def step(method: DEN, feed_seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(feed_seed)
     x, y = torch.randn(12, 6, generator=generator, dtype=torch.float64), torch.arange(12) % 3
     optimizer = method.optimizer(list(method.trainable().values()))
-    method.train_mode()
+    method.begin_epoch()
     method.loss(Batch(x, y)).backward()
     method.after_backward()
     optimizer.step()
@@ -148,7 +148,7 @@ def test_units_that_drift_are_doubled_and_go_back() -> None:
 def test_the_loss_holds_old_weights_and_shrinks_trained_ones() -> None:
     method = second_task()
     method.begin_phase(RETRAIN)
-    method.train_mode()
+    method.begin_epoch()
     net, x, y = method.model.net, torch.randn(8, 6, dtype=torch.float64), torch.arange(8) % 3
     with torch.no_grad():
         net.fc1.weight += 0.1

@@ -123,7 +123,7 @@ def test_twelve_steps_equal_the_numpy_restatement(first_task: bool, clip: float,
     oracle = Numpy(*start, e[:5], e[5:])
     stepper = Stepper(method, new_optimizer(method, None))
     steps = 12
-    method.train_mode()
+    method.begin_epoch()
     method.clock.start(steps)
     for b in range(steps):
         x, y = rng.normal(size=(8, 6)), rng.integers(3, size=8)
@@ -258,7 +258,7 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
     start = {k: v.clone() for k, v in oracle.items()}
     cum = {n: method.masks[0][part] for n, part in parts.items()}
     stepper = Stepper(method, new_optimizer(method, None))
-    method.train_mode()
+    method.begin_epoch()
     method.clock.start(3)
     for b in range(3):
         x, y = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 0])

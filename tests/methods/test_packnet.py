@@ -89,7 +89,7 @@ def test_three_tasks_equal_the_restatement() -> None:
 
 
 def begin_phase(method: PackNet) -> Stepper:
-    method.train_mode()
+    method.begin_epoch()
     return Stepper(method, new_optimizer(method, None))
 
 

@@ -92,7 +92,7 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
     taken = {"w": flat[:30].reshape(5, 6), "b": flat[30:]}
     stepper = Stepper(method, build(method, None))
     rng, steps = np.random.default_rng(5), 6
-    method.train_mode()
+    method.begin_epoch()
     method.clock.start(steps)
     for b in range(steps):
         x, y = rng.normal(size=(8, 6)), rng.integers(3, size=8)

@@ -94,7 +94,7 @@ def test_laterals_read_contiguous_pictures(monkeypatch: pytest.MonkeyPatch) -> N
 def test_only_the_new_column_gets_gradients() -> None:
     method = columns()
     x, y = torch.randn(8, 6, dtype=torch.float64), torch.arange(8) % 3
-    method.train_mode()
+    method.begin_epoch()
     method.loss(Batch(x, y)).backward()
     assert all(t.grad is not None and bool(t.grad.abs().sum() > 0) for t in method.trainable().values())
     for t in range(2):
@@ -113,7 +113,7 @@ def test_earlier_columns_run_without_dropout_and_keep_their_statistics() -> None
     seen = []
     method.model.net[4].register_forward_pre_hook(lambda _, args: seen.append(args[0].detach().clone()))
     x, y = torch.randn(16, 6, dtype=torch.float64), torch.arange(16) % 3
-    method.train_mode()
+    method.begin_epoch()
     for _ in range(2):
         method.loss(Batch(x, y))
     assert all(same_bits(v, kept[n]) for n, v in method.model.private[0].items())

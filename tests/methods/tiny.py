@@ -56,7 +56,7 @@ def feed(x: np.ndarray, y: np.ndarray, task: int = 0) -> Feed:
 def begin(method: Method, task: int, x: np.ndarray, y: np.ndarray) -> Stepper:
     """Begin a task and return what makes its steps."""
     method.begin_task(task, feed(x, y, task), torch.Generator().manual_seed(2))
-    method.train_mode()
+    method.begin_epoch()
     return Stepper(method, build(method, None))
 
 

@@ -285,6 +285,8 @@ class Learner:
             place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
             self.stored = {place: known for place, known in self.stored.items() if place[1] != "best"}
             with self.model.turn:
+                if resume is not None:
+                    resume.refill(self.method)
                 self.method.begin_phase(phase)
                 fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
                 self._fit = fit

@@ -66,7 +66,7 @@ class Stepper:
 
     def begin_epoch(self, feed: Feed, size: int) -> int:
         """Switch to training, set the clock, and return the number of steps that batches of `size` make."""
-        self.method.train_mode()
+        self.method.begin_epoch()
         model = self.method.model
         if self.method.lock is not None and hooked([model.net, *model.heads], self.parameters):
             self.method.lock.trust(None)

@@ -3,13 +3,14 @@
 A method knows its model (network, heads, unit map) and the clock; it knows nothing of files, progress bars or
 other methods. The learner calls the verbs in this order:
 
-    attach → for each task: begin_task → for each phase: begin_phase → (loss → after_backward → after_step)* →
-    end_phase; then end_task
+    attach → for each task: begin_task → for each phase: begin_phase → for each epoch: begin_epoch → (loss →
+    after_backward → after_step)*; then end_phase; then end_task
 
 A run may be killed and taken up again after any epoch. What finished tasks left behind is `state`; what training
-itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` (and `begin_phase`) are called
-again on a network that stands in the middle of the task, and then those tensors get their saved values: so what a
-method needs of the network as it was before the task must be kept by `end_task`, not looked up in `begin_task`.
+itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` is called again on a network that
+stands in the middle of the task, then what is `in_progress` gets its saved values, then comes `begin_phase`, and then
+all those tensors get their saved values: so what a method needs of the network as it was before the task must be kept
+by `end_task`, not looked up in `begin_task`.
 
 A task may also fail anywhere. Then whatever the method holds (attributes, lists, objects of its own) is put back in
 its place, and `load_state` gets what `state` returned before: a tensor that is written into, not replaced, and that
@@ -131,8 +132,8 @@ class Method:
     def end_phase(self, phase: int, feed: Feed) -> None:
         """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
-    def train_mode(self) -> None:
-        """Switch the network to training."""
+    def begin_epoch(self) -> None:
+        """Prepare for an epoch: switch the network to training."""
         self.model.net.train()
 
     def trainable(self) -> dict[str, Tensor]:

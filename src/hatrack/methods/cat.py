@@ -116,8 +116,8 @@ class CAT(HAT):
 
     # ---- the step
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         self.scores.start_epoch()
         if self.learning and not self._locked:  # not in begin_phase: a resumed run gets its accuracies after that
             self._protect()

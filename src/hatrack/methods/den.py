@@ -266,8 +266,8 @@ class DEN(Method):
 
     # ---- the step
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         if not self._ready:  # not in begin_phase: a resumed run gets its masks after that
             self._prepare()
 

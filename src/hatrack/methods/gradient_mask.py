@@ -49,8 +49,8 @@ class GradientMask(Method):
         super().begin_task(task, feed, generator)
         self.lock = Lock(self.shared(), self.amounts()) if self.importance else None
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         if self.norm == "frozen" and self.task > 0:
             self.model.freeze_statistics()
 

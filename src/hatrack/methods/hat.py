@@ -53,8 +53,8 @@ class HAT(HardAttention):
     def private(self) -> Mapping[str, Tensor]:
         return private_norms(self.model, self.norm)
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         if self.norm == "frozen" and self.task > 0:
             self.model.freeze_statistics()
 

@@ -85,8 +85,8 @@ class PackNet(Method):
     def begin_phase(self, phase: int) -> None:
         self._ready, self.lock = False, None
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         if self.norm == "frozen" and self.task > 0:
             self.model.freeze_statistics()
         if not self._ready:  # not in begin_phase: when a task is taken up again, the owners come after that

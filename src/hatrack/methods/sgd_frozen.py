@@ -34,8 +34,8 @@ class SGDFrozen(Method):
             return everything
         return {name: tensor for name, tensor in everything.items() if name.startswith("head/")}
 
-    def train_mode(self) -> None:
-        super().train_mode()
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
         if self.task > 0:  # a frozen network does not count new data into its running statistics either
             self.model.freeze_statistics()
 

@@ -41,13 +41,13 @@ class SoftMask(GradientMask):
         if self.importance:
             self._head_pass = 1 - torch.cat([amount.flatten() for amount in self.amounts().values()]).mean()
 
-    def train_mode(self) -> None:
+    def begin_epoch(self) -> None:
         # Every epoch begins here, which makes this the place to see the network as the epoch before left it.
         if self.importance_epoch and int(self._epochs) == self.importance_epoch:
             for name, value in self.measured(self._feed).items():
                 self._early[name].copy_(value)
         self._epochs += 1
-        super().train_mode()
+        super().begin_epoch()
 
     def after_backward(self) -> None:
         super().after_backward()
