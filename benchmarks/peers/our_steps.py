@@ -62,8 +62,7 @@ def ours(name: str) -> Callable[[], None]:
             stepper.step(batch)
             method.clock.advance()
         if task == 0:
-            method.end_phase(0, feed)
-            method.end_task(feed)
+            method.finish(feed)
     batches = iter(())
 
     def step() -> None:

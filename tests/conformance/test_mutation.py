@@ -121,8 +121,8 @@ class OneNormShared(Lively):
     def private(self) -> Any:
         return {n: t for n, t in super().private().items() if not n.startswith(f"{self.norm_layer}.")}
 
-    def end_task(self, feed: Any) -> None:
-        super().end_task(feed)
+    def finish(self, feed: Any) -> None:
+        super().finish(feed)
         for name in [n for n in self.model.private[self.task] if n.startswith(f"{self.norm_layer}.")]:
             del self.model.private[self.task][name]
 

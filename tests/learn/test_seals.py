@@ -107,9 +107,11 @@ def test_one_bit_of_what_the_method_left_is_noticed(name: str) -> None:
             flip(flat)
         else:
             flat[0] = flat[0] ^ 1
-        learner.method.load_state({k: _as_was(learner, k, t) for k, t in bad.items()})
+        learner.method.load_state({k: _as_was(learner, k, t) for k, t in bad.items()}, learner.finished, learner.device)
         assert not learner.verify().ok, key
-        learner.method.load_state({k: _as_was(learner, k, t) for k, t in state.items()})
+        learner.method.load_state(
+            {k: _as_was(learner, k, t) for k, t in state.items()}, learner.finished, learner.device
+        )
     assert learner.verify().ok
 
 

@@ -10,6 +10,8 @@ from tiny import model as new_model
 
 from hatrack.methods.agem import AGEM, project
 
+CPU = torch.device("cpu")
+
 RNG = np.random.default_rng(0)
 SHAPES = ((3, 2), (4,), (2, 2, 2))
 
@@ -93,5 +95,5 @@ def test_memory_is_part_of_the_state() -> None:
     method.end_task(feed(x, y))
     other = AGEM()
     other.attach(new_model())
-    other.load_state(method.state())
+    other.load_state(method.state(), 1, CPU)
     assert len(other.memory) == 9

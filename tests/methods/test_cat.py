@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy
 from hatrack import Learner, Task
 from hatrack.data.feed import Batch
 from hatrack.masks.gates import gate, prices, sparsity
-from hatrack.methods.attention import attend
 from hatrack.methods.cat import CAT
+from hatrack.methods.parts.attention import attend
 from hatrack.nets import build
 
 MASKS = [
@@ -29,7 +29,6 @@ def in_main_phase(accuracies: list[float]) -> CAT:
         next_task(method)
         if t < 3:
             method.masks.append(MASKS[t])
-            method.similar.append([])
             method.attention.append({})
     method.accuracies.copy_(torch.tensor(accuracies))
     method.begin_phase(4)
@@ -134,7 +133,7 @@ def test_the_same_task_with_few_samples_is_found_similar_and_answers_well() -> N
     learner.learn(blobs("little", 1, 40))
     method = learner.method
     assert method.accuracies[1] > method.accuracies[0] + 0.05
-    assert method.similar == [[], [0]]
+    assert {task: flags.tolist() for task, flags in method.similar.items()} == {"1": [True]}
     x = torch.randn(400, 6)
     accuracy = (learner.predict(x, 1).argmax(1) == (x[:, 0] * x[:, 1] > 0)).double().mean()
     assert accuracy > method.accuracies[0]
@@ -148,7 +147,7 @@ def test_the_better_of_mask_and_attention_answers() -> None:
         method.scores.add(torch.tensor(1.0), y, *answers)
         method.end_task(None)
         assert bool(method.attention[3]) == (attended > masked)
-        assert bool(method.added_parameters()) == (attended > masked)
+        assert bool(method.answering()) == (attended > masked)
         x = torch.randn(5, 6, dtype=torch.float64)
         by_mask = method.model.logits(x, 3, method.masks[3])
         assert torch.equal(method.predict(x, 3), by_mask) == (attended <= masked)

@@ -49,7 +49,7 @@ def test_selection_follows_weights_that_are_not_zero_back_from_the_head() -> Non
     low = [j for j in range(8) if any(net.fc2.weight.detach()[i, j] != 0 for i in top)]
     assert 0 < len(top) < 8
     assert 0 < len(low) < 8
-    method.end_phase(SELECT, None)
+    method.end_phase(SELECT, None, None)
     assert method.selected.nonzero().flatten().tolist() == low + [8 + i for i in top]
     method.begin_phase(RETRAIN)
     method.begin_epoch()
@@ -78,7 +78,7 @@ def step(method: DEN, feed_seed: int = 0) -> None:
 def test_an_expansion_opens_units_and_trains_nothing_else() -> None:
     method = second_task(threshold=0.0, grow=2)
     method.begin_phase(RETRAIN)
-    method.end_phase(RETRAIN, FEED)
+    method.end_phase(RETRAIN, FEED, None)
     assert method.born.int().tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     before = {n: p.detach().clone() for n, p in method.shared().items()}
     method.begin_phase(EXPAND)
@@ -93,7 +93,7 @@ def test_an_expansion_opens_units_and_trains_nothing_else() -> None:
 def test_nothing_is_opened_when_the_loss_is_low_enough() -> None:
     method = second_task(threshold=1e9)
     method.begin_phase(RETRAIN)
-    method.end_phase(RETRAIN, FEED)
+    method.end_phase(RETRAIN, FEED, None)
     assert not method.born.any()
     method.begin_phase(EXPAND)
     assert method.optimizer(list(method.trainable().values())).param_groups[0]["lr"] == 0.0  # over before it begins
@@ -102,13 +102,13 @@ def test_nothing_is_opened_when_the_loss_is_low_enough() -> None:
 def test_new_units_that_end_up_empty_are_given_back() -> None:
     method = second_task(threshold=0.0, grow=2, drift=1e9)
     method.begin_phase(RETRAIN)
-    method.end_phase(RETRAIN, FEED)
+    method.end_phase(RETRAIN, FEED, None)
     method.begin_phase(EXPAND)
     fc1 = method.model.net.fc1
     with torch.no_grad():
         fc1.weight[3] = 0.0
         fc1.weight[4] += 1.0
-    method.end_phase(EXPAND, None)
+    method.end_phase(EXPAND, None, None)
     assert method.open[:6].int().tolist() == [1, 1, 1, 0, 1, 0]
     assert torch.equal(fc1.weight[3], method.model.initial["fc1.weight"][3])
     assert not torch.equal(fc1.weight[4], method.model.initial["fc1.weight"][4])
@@ -129,7 +129,7 @@ def test_units_that_drift_are_doubled_and_go_back() -> None:
     new_logits = method.predict(x, 1).detach().clone()
     moved = net.fc1.weight.detach().clone()
     method.begin_phase(EXPAND)
-    method.end_phase(EXPAND, None)
+    method.end_phase(EXPAND, None, None)
     assert method.away.nonzero().flatten().tolist() == [1]
     assert method.open.int().tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 1, 0, 0]
     assert torch.equal(net.fc1.weight[3], moved[1])  # the copy keeps what the unit has become

@@ -9,6 +9,8 @@ from tiny import add_head, arrays, as_arrays, batch, begin, close, feed, fisher,
 
 from hatrack.methods.fisher_mask import FisherMask, largest
 
+CPU = torch.device("cpu")
+
 LR = 0.05
 
 
@@ -76,5 +78,5 @@ def test_masks_are_stored_as_bytes_and_come_back() -> None:
     assert {t.dtype for t in state.values()} == {torch.uint8}
     other = FisherMask(share=0.4)
     other.attach(model(heads=(3,)))
-    other.load_state(state)
+    other.load_state(state, 1, CPU)
     close(as_arrays(other.importance), as_arrays(method.importance))

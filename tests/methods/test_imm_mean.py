@@ -11,6 +11,8 @@ from torch import nn
 from hatrack.methods.imm_mean import IMMMean
 from hatrack.nets.model import Model
 
+CPU = torch.device("cpu")
+
 
 def test_three_tasks_equal_the_restatement_and_their_mean() -> None:
     method, model = IMMMean(lam=0.5, lr=0.05), new_model(heads=(3, 3, 3))
@@ -30,7 +32,7 @@ def test_three_tasks_equal_the_restatement_and_their_mean() -> None:
         method.end_task(feed(x, y, task))
         merged = {n: np.mean([end[n] for end in ends], axis=0) for n in old}
         close(arrays(model), merged, rtol=1e-8)
-        close(as_arrays(method.anchors), merged, rtol=1e-8)
+        close(as_arrays(method.anchor.anchors), merged, rtol=1e-8)
         head = {n: v for n, v in p.items() if n.startswith("head.")}
         close({n: v for n, v in arrays(model, task).items() if n.startswith("head.")}, head, rtol=1e-8)
     x, _ = samples(7)
@@ -64,7 +66,7 @@ def test_state_round_trip_keeps_what_the_next_merge_needs() -> None:
     method.end_task(feed(x, y))
     other = IMMMean()
     other.attach(model)
-    other.load_state(method.state())
+    other.load_state(method.state(), 1, CPU)
     for each in (method, other):
         begin(each, 1, x, y)
     close(as_arrays(other.merged(feed(x, y, 1))), as_arrays(method.merged(feed(x, y, 1))), rtol=0, atol=0)

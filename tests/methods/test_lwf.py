@@ -9,6 +9,8 @@ from tiny import model as new_model
 
 from hatrack.methods.lwf import LWF
 
+CPU = torch.device("cpu")
+
 LAM, T, LR = 1.5, 2.0, 0.05
 
 
@@ -87,15 +89,15 @@ def test_the_teacher_survives_a_round_trip() -> None:
     learned(method)
     other = LWF()
     other.attach(method.model)
-    other.load_state(method.state())
+    other.load_state(method.state(), 1, CPU)
     x = torch.from_numpy(samples(1)[0])
-    assert len(other.teacher.logits(x)) == 2
-    for a, b in zip(other.teacher.logits(x), method.teacher.logits(x), strict=True):
+    assert len(other.teacher.logits(x, 1)) == 2
+    for a, b in zip(other.teacher.logits(x, 1), method.teacher.logits(x, 1), strict=True):
         assert torch.equal(a, b)
     fresh = LWF()
     fresh.attach(new_model())
-    fresh.load_state({})
-    assert fresh.teacher is None
+    fresh.load_state({}, 0, CPU)
+    assert fresh.teacher.values == {}
 
 
 def test_the_baselines_constants() -> None:

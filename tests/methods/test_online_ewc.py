@@ -18,7 +18,7 @@ def test_fisher_decays_and_adds_up() -> None:
         method.end_task(feed(x, y, task))
         new = fisher(arrays(model, task), x, y)
         running = {n: 0.8 * running[n] + f for n, f in new.items()} if running else new
-        close(as_arrays(method.weights), running)
+        close(as_arrays(method.anchor.weights), running)
 
 
 def test_the_penalty_weighs_the_old_fisher_by_gamma() -> None:
@@ -27,7 +27,7 @@ def test_the_penalty_weighs_the_old_fisher_by_gamma() -> None:
     x, y = samples(0)
     begin(method, 0, x, y)
     method.end_task(feed(x, y))
-    anchor, fish = arrays(model), as_arrays(method.weights)
+    anchor, fish = arrays(model), as_arrays(method.anchor.weights)
     stepper, p = begin(method, 1, *samples(1)), arrays(model, 1)
     x, y = samples(2, n=8)
     for _ in range(4):

@@ -69,7 +69,7 @@ def test_three_tasks_equal_the_restatement() -> None:
                 stepper.step(batch(x, y))
                 p = step(p, x, y, seen, own, biases=task == 0)
                 close(arrays(m, task), p, rtol=1e-8)
-            method.end_phase(phase, feed(x, y, task))
+            method.end_phase(phase, feed(x, y, task), None)
             if phase == 0:
                 for name, o in owner.items():
                     own_entries = sorted((abs(p[name][i]), i) for i in zip(*np.nonzero(own[name]), strict=True))
@@ -105,7 +105,7 @@ def test_the_freed_share_of_every_layer(first: float, later: float) -> None:
         free *= later if task else first
         for name, owner in method.owner.items():
             assert float((owner == 0).double().mean()) == pytest.approx(free, abs=1.5 / owner.numel() * 3)
-            weight = method.weights[name].detach()
+            weight = method.masks.masked[name].detach()
             assert torch.equal(weight[owner == 0], torch.zeros(int((owner == 0).sum())))
     assert taught.verify().ok
     assert taught.capacities[-1]["total"] == pytest.approx(1 - free, abs=0.02)
@@ -121,7 +121,7 @@ def test_what_is_saved_in_mid_task_is_what_finished_tasks_own() -> None:
     method.attach(m)
     x, y = samples(0)
     begin(method, 0, x, y)
-    method.end_phase(0, feed(x, y))
+    method.end_phase(0, feed(x, y), None)
     method.end_task(feed(x, y))
     before = {name: t.clone() for name, t in method.state().items()}
     begin(method, 1, x, y)

@@ -7,6 +7,7 @@ import torch
 from small import next_task, random_task, same_bits, small_mlp, start
 
 from hatrack import Learner, Task
+from hatrack.methods.base import Standing
 from hatrack.methods.pathnet import PathNet
 from hatrack.nets import build
 
@@ -25,7 +26,7 @@ def test_a_path_switches_on_the_units_of_its_modules() -> None:
     # 8 units in 4 modules: two each; 6 units in 4 modules: 2, 1, 2, 1
     expected = [1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0]
     assert method.mask(path).int().tolist() == expected
-    assert method._counts.tolist() == [4, 4]
+    assert method._grid[2].tolist() == [4, 4]
     for first in method.paths:  # the drawn paths repeat no module
         assert all(len(set(row)) == 2 for row in first.tolist())
 
@@ -34,7 +35,7 @@ def test_sites_smaller_than_the_number_of_modules_have_a_module_a_unit() -> None
     method = PathNet(modules=16, active=9)
     start(method, small_mlp((20, 4)))
     next_task(method)
-    assert method._counts.tolist() == [16, 4]
+    assert method._grid[2].tolist() == [16, 4]
     assert method.mask(method.paths[0])[20:].all()  # nine choices of four modules: all of them
 
 
@@ -74,15 +75,13 @@ def test_mutation_moves_a_choice_with_probability_one_over_nl_by_up_to_two() -> 
 def test_the_loser_becomes_a_mutated_copy_and_the_winners_weights_return() -> None:
     method = ready()
     feed, weight = None, method.model.net.fc1.weight
-    method.note_schedule(0.05, 0.9, 2)
-    method.end_phase(0, feed)
+    method.end_phase(0, feed, Standing(0.05, 0.9, 2))
     loser = method.paths[0].clone()
     method.begin_phase(1)
     weight.data.add_(1.0)
     winning = weight.detach().clone()
-    method.note_schedule(0.01, 0.5, 3)
     torch.manual_seed(3)
-    method.end_phase(1, feed)
+    method.end_phase(1, feed, Standing(0.01, 0.5, 3))
     assert int(method.winner) == 1
     assert method.rates.tolist() == [0.01, 0.01]
     assert method.losses.tolist() == [float("inf"), 0.5]
@@ -93,12 +92,10 @@ def test_the_loser_becomes_a_mutated_copy_and_the_winners_weights_return() -> No
     # the next generation is worse: its weights are dropped and the same path goes on
     champion = method.paths[1].clone()
     for phase, loss, known in ((2, 0.8, (float("inf"), 0)), (3, 0.5, (0.5, 3))):
-        method.begin_phase(phase)
-        assert method.patience() == known
+        assert method.begin_phase(phase)[1:] == known
         assert method.optimizer([weight]).param_groups[0]["lr"] == 0.01
         weight.data.add_(1.0)
-        method.note_schedule(0.01, loss, 5)
-        method.end_phase(phase, feed)
+        method.end_phase(phase, feed, Standing(0.01, loss, 5))
     assert int(method.winner) == 1
     assert same_bits(weight, winning)
     method.end_task(feed)
@@ -158,7 +155,7 @@ def test_modules_of_hats_paper_are_the_branches_of_a_network() -> None:
     next_task(method, shape=(3, 32, 32))
     method.begin_phase(0)
     assert [s.size for s in model.units.sites] == [16 * n for n in (16, 33, 66, 528, 528)]
-    for site, part in model.units.by_site(method._module):
+    for site, part in model.units.by_site(method._grid[1]):
         assert (part == torch.arange(16).repeat_interleave(site.size // 16)).all()
     # a module reads the sum of those below, so that a path has exactly its modules: 3 of 16
     used = method._used(method.paths[0])

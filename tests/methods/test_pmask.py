@@ -72,7 +72,7 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
     method.attach(model)
     mask = torch.rand(35) < 0.4
     if not first:
-        method.packed = [pack(mask)]
+        method.masks.packed = [pack(mask)]
     t = task("t", 0)
     for _ in range(2):
         model.add_task(3, torch.Generator().manual_seed(1))
@@ -84,7 +84,7 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
     method.take(method.taken.double())
     method.clock.step, method.clock.last = method.clock.step.double(), method.clock.last.double()
     if not first:
-        method.lock = Lock(method.masked, method._by_name(method.taken))
+        method.lock = Lock(method.masks.masked, method.masks.by_name(method.taken))
     e, flat = method.embedding.detach().numpy(), method.taken.numpy()
     p = {"w": net[0].weight, "b": net[0].bias, "hw": model.heads[1].weight, "hb": model.heads[1].bias}
     p = {k: v.detach().numpy().copy() for k, v in p.items()} | {"ew": e[:30].reshape(5, 6).copy(), "eb": e[30:].copy()}
@@ -115,7 +115,7 @@ def test_a_finished_task_keeps_one_bit_an_entry(tmp_path: Path) -> None:
     learner.learn(task("a", 0))
     learner.learn(task("b", 1))
     entries = 6 * 50 + 50 + 50 * 20 + 20
-    assert learner.method.mask_bytes() == 2 * -(-entries // 8)
+    assert sum(packed.numel() for packed in learner.method.masks.packed) == 2 * -(-entries // 8)
     learner.save(tmp_path)
     again = hatrack.load(tmp_path, nn.Sequential(nn.Linear(6, 50), nn.ReLU(), nn.Linear(50, 20)))
     x = torch.randn(9, 6)

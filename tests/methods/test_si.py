@@ -41,8 +41,8 @@ def test_three_tasks_equal_the_restatement(clip: float) -> None:
         for n in path:
             new = path[n] / ((p[n] - start[n]) ** 2 + XI)
             big[n] = np.maximum(0, big[n] + new if n in big else new)
-        close(as_arrays(method.weights), big, rtol=1e-7)
-        close(as_arrays(method.anchors), arrays(model))
+        close(as_arrays(method.anchor.weights), big, rtol=1e-7)
+        close(as_arrays(method.anchor.anchors), arrays(model))
 
 
 def test_the_path_adds_up_to_the_fall_of_the_loss() -> None:
@@ -69,7 +69,7 @@ def test_importance_never_falls_below_zero() -> None:
     for w in method.path.values():
         w.fill_(-1.0)
     method.end_task(feed(x, y))
-    assert all(float(w.max()) == 0.0 == float(w.min()) for w in method.weights.values())
+    assert all(float(w.max()) == 0.0 == float(w.min()) for w in method.anchor.weights.values())
 
 
 def test_the_papers_constants() -> None:

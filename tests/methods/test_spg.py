@@ -16,7 +16,7 @@ import hatrack
 from hatrack import Learner, Task
 from hatrack.data.feed import Feed, Part
 from hatrack.learn.fit import Epoch
-from hatrack.methods.importance import gradient_importance
+from hatrack.methods.parts.importance import gradient_importance
 from hatrack.methods.spg import SPG
 from hatrack.nets import build
 

@@ -8,7 +8,8 @@ import torch
 from tiny import Arrays, arrays, batch, begin, feed, gradient, logits, model, samples
 
 from hatrack.masks.packed import unpack
-from hatrack.methods.supsup import SupSup, straight_through, top
+from hatrack.methods.parts.subnetworks import straight_through, top
+from hatrack.methods.supsup import SupSup
 
 WEIGHTS = ("fc1.weight", "fc2.weight")
 
@@ -114,9 +115,9 @@ def test_a_finished_task_keeps_a_bit_a_weight_and_answers_with_its_mask() -> Non
         answers.append(logits(effective(arrays(m, task), scores_of(method), 0.5), x))
         method.end_task(feed(x, y, task))
     size = sum(mask.size for mask in masks[0].values())
-    assert all(packed.numel() == -(-size // 8) for packed in method.packed)
+    assert all(packed.numel() == -(-size // 8) for packed in method.masks.packed)
     flat = np.concatenate([mask.ravel() for mask in masks[0].values()])
-    assert np.array_equal(unpack(method.packed[0], size).numpy(), flat == 1)
+    assert np.array_equal(unpack(method.masks.packed[0], size).numpy(), flat == 1)
     for task in range(2):
         got = method.predict(torch.from_numpy(x), task).detach().numpy()
         np.testing.assert_allclose(got, answers[task], rtol=1e-9, atol=1e-12)

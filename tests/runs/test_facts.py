@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hatrack.methods.importance import crossed_importance, own_importance
+from hatrack.methods.parts.importance import crossed_importance, own_importance
 from hatrack.methods.spg import SPG
 from hatrack.runs.spec import Spec, resolve
 

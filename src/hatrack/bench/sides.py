@@ -53,7 +53,7 @@ class Member:
             self.model.add_task(CLASSES, torch.Generator().manual_seed(t), self.method.private())
             self.method.begin_task(t, feed, torch.Generator().manual_seed(t))
             if t < case.finished:
-                self.method.end_task(feed)
+                self.method.finish(feed)
         self.engine = Engine(case.engine, Stepper(self.method, new_optimizer(self.method, case.factory)), feed, BATCH)
         self._shuffle = torch.Generator().manual_seed(0)
 

@@ -69,7 +69,7 @@ class Before:
             model.__dict__.pop(name, None)
         model.__dict__.update(self._traced)
         model.example = self._example
-        method.load_state(self.state)
+        method.load_state(self.state, learner.finished, model.device)
         learner.vault.held = dict(self._held)
         learner.stored.clear()  # its keys do not tell a task from another that is learned in its place
         learner.__dict__.update(self._fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from hatrack.learn.moving import copied, in_progress, moving, put_back
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
-from hatrack.methods.base import Method
+from hatrack.methods.base import Method, Standing
 
 # Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
@@ -67,6 +67,7 @@ class Fit:
         method: Method,
         factory: OptimizerFactory | None,
         place: Place,
+        standing: Standing | None,
         train: Feed,
         size: int,
         seed: int,
@@ -79,7 +80,8 @@ class Fit:
         self.stepper = Stepper(method, build(method, factory))
         self.engine = Engine(engine, self.stepper, train, size)
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
-        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min, *method.patience())
+        so_far = (standing.lowest, standing.since) if standing is not None else (inf, 0)
+        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min, *so_far)
         if self.schedule.over and place.epochs and place.phase == 0:
             raise HatrackError(
                 f"the learning rate starts at {lr:g}, below lr_min {method.lr_min:g}, at which training stops: nothing "
@@ -89,6 +91,11 @@ class Fit:
         self.best_epoch = 0
         self.best = self._snapshot()
         self._diverged = False
+
+    @property
+    def standing(self) -> Standing:
+        """Where the schedule stands."""
+        return Standing(self.schedule.lr, self.schedule.best, self.schedule.stalled)
 
     @property
     def over(self) -> bool:
@@ -128,7 +135,7 @@ class Fit:
             valid_loss=valid_loss,
             valid_accuracy=valid_accuracy,
             lr=lr,
-            s=self.method.s_now(),
+            s=getattr(self.method, "s_max", None),  # gates are annealed within an epoch
             capacity=total_capacity(self.method),
             best=improved,
         )

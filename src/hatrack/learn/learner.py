@@ -150,7 +150,7 @@ class Learner:
         copies = [t for own in model.private for name, t in own.items() if name in named]
         shared = [p for n, p in named.items() if not model.private or any(n not in own for own in model.private)]
         heads = [p for head in model.heads for p in head.parameters()]
-        return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.added_parameters()))
+        return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.answering()))
 
     def learn(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> None:
         """Learn one more task (or go on with the one that a loaded learner was interrupted in)."""
@@ -287,8 +287,9 @@ class Learner:
             with self.model.turn:
                 if resume is not None:
                     resume.refill(self.method)
-                self.method.begin_phase(phase)
-                fit = Fit(self.method, self._optimizer, place, train, self.batch_size, self.seed, self.engine)
+                standing = self.method.begin_phase(phase)
+                fit = Fit(self.method, self._optimizer, place, standing, train, self.batch_size, self.seed, self.engine)
+                self.method.refuse_undeclared()
                 self._fit = fit
                 if resume is not None:
                     resume.fill(fit)
@@ -306,8 +307,7 @@ class Learner:
                 raise
             with self.model.turn, self._noise(self.method.task, 1, phase), self.model.precision.products():
                 fit.restore()
-                self.method.note_schedule(fit.schedule.lr, fit.schedule.best, fit.schedule.stalled)
-                self.method.end_phase(phase, train)
+                self.method.end_phase(phase, train, fit.standing)
             before += fit.epoch
 
     def _noise(self, *where: int) -> AbstractContextManager[None]:
@@ -328,7 +328,7 @@ class Learner:
     def _end(self, task: Task, train: Feed, index: int) -> None:
         self._ending = task.name
         with self._noise(index, 2), self.model.precision.products():
-            self.method.end_task(train)
+            self.method.finish(train)
         self._agree()
         self._fit = None
         use = self.method.use(index)
@@ -356,7 +356,7 @@ class Learner:
         heads = [p for head in model.heads for p in head.parameters()]
         state = self.method.state()
         place.agree([*model.tensors().values(), *heads, *own, *state.values()], self.device)
-        self.method.load_state(state)
+        self.method.load_state(state, self.finished + 1, self.device)
 
     # ---- using what was learned
 

@@ -354,7 +354,7 @@ def _built(
     example = _example(learner, done)
     if example is not None:
         model.look(example)
-    method.load_state(_under(done, "method/"))
+    method.load_state(_under(done, "method/"), finished, model.device)
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
     return learner

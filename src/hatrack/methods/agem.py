@@ -11,7 +11,7 @@ sample once; here A-GEM trains as long as every other method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,8 +21,8 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.methods.memory import EpisodicMemory
-from hatrack.methods.own_heads import OwnHeads
+from hatrack.methods.parts.memory import EpisodicMemory
+from hatrack.methods.parts.own_heads import OwnHeads
 from hatrack.nets.model import Model
 
 
@@ -67,12 +67,6 @@ class AGEM(Method):
 
     def end_task(self, feed: Feed) -> None:
         self.memory.add(feed, self.task, self.per_class)
-
-    def state(self) -> dict[str, Tensor]:
-        return self.memory.state()
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.memory.load_state(state)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What a method is: a few verbs around the one training loop, and its hyper-parameters.
+"""What a method is: a few verbs around the one training loop, its hyper-parameters, and what it holds.
 
 A method knows its model (network, heads, unit map) and the clock; it knows nothing of files, progress bars or
 other methods. The learner calls the verbs in this order:
@@ -6,23 +6,19 @@ other methods. The learner calls the verbs in this order:
     attach → for each task: begin_task → for each phase: begin_phase → for each epoch: begin_epoch → (loss →
     after_backward → after_step)*; then end_phase; then end_task
 
-A run may be killed and taken up again after any epoch. What finished tasks left behind is `state`; what training
-itself changes is `trainable`, `along` and `in_progress`. On taking up, `begin_task` is called again on a network that
-stands in the middle of the task, then what is `in_progress` gets its saved values, then comes `begin_phase`, and then
-all those tensors get their saved values: so what a method needs of the network as it was before the task must be kept
-by `end_task`, not looked up in `begin_task`.
-
-A task may also fail anywhere. Then whatever the method holds (attributes, lists, objects of its own) is put back in
-its place, and `load_state` gets what `state` returned before: a tensor that is written into, not replaced, and that
-finished tasks rely on belongs into `state`.
+What it holds is declared once, as fields (`parts/declared.py`), by itself or by the parts that it is composed of. A run
+may be killed and taken up again after any epoch: then `begin_task` is called again on a network that stands in the
+middle of the task, what is in progress gets its saved values, then comes `begin_phase`, and then all that moves gets
+its saved values. So what a method needs of the network as it was before the task is kept by `end_task`, not looked up
+in `begin_task`. A task may also fail anywhere: then all that the method holds is put back where it was, but of tensors
+only what is kept gets its old values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +29,8 @@ from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.methods.hyper import check, hyper
+from hatrack.methods.parts.declared import Holder
+from hatrack.methods.parts.norms import private_norms
 from hatrack.nets.model import Model
 
 
@@ -59,8 +57,16 @@ class Clock:
         return self.base + self.step / self.last
 
 
+class Standing(NamedTuple):
+    """Where the schedule of a phase stands: learning rate, lowest validation loss so far, and epochs since."""
+
+    lr: float
+    lowest: float
+    since: int
+
+
 @dataclass
-class Method:
+class Method(Holder):
     """Base of all methods: plain training of network and head by SGD with the paper's patience schedule."""
 
     name: ClassVar[str]
@@ -74,6 +80,8 @@ class Method:
     trains: ClassVar[bool] = True
     shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
+    settles: ClassVar[bool] = False  # what is trained is settled when the method gets to know the model
+    norms: ClassVar[str] = "shared"  # what becomes of batch norm (parts/norms.py), where no setting `norm` says it
 
     lr: float = hyper(0.05, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
     lr_factor: float = hyper(3.0, "the learning rate is divided by this when the validation loss stalls", low=1.0)
@@ -87,54 +95,57 @@ class Method:
     # ---- the verbs
 
     def attach(self, model: Model) -> None:
-        """Get to know the model. Called once, before the first task or a load."""
+        """Get to know the model, and put on the parts. Called once, before the first task or a load."""
         self.model = model
         self.clock = Clock(model.device)
         self.task = -1  # none yet; a loaded learner stands behind its last task
         self.lock: Lock | None = None  # what protects old tasks, for methods that have such a thing
         self._from_the_start = set(model.parameters())
+        self.declare()
 
     def private(self) -> Mapping[str, Tensor]:
         """Return the tensors of the network that the coming task keeps for itself, with their values at its start."""
-        return {}
+        return private_norms(self.model, self._norm)
 
-    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
-        self.task = task
-
-    def refuse_unfrozen(self) -> None:
-        """Refuse parameters that were not trained when the method got to know the model: it keeps nothing of them."""
-        new = sorted(self.model.parameters().keys() - self._from_the_start)
-        if new:
-            raise HatrackError(
-                f"{new[0]} did not ask for gradients when the learner was made and does now; {self.name} settles at "
-                f"the start what is trained: choose it before the learner is made."
-            )
+    @property
+    def _norm(self) -> str:
+        return str(getattr(self, "norm", self.norms))
 
     def remembered(self) -> float:
         """Return the share of a finished task's samples that is to be at hand later (see `needs_old_data`)."""
         return 1.0
 
+    def shared(self) -> dict[str, Tensor]:
+        """Return the parameters that tasks share, by name."""
+        own = self.model.private[self.task] if self.model.private else self.private()
+        return {name: p for name, p in self.model.parameters().items() if name not in own}
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
+        new = sorted(self.model.parameters().keys() - self._from_the_start)
+        if new and self.settles:
+            raise HatrackError(
+                f"{new[0]} did not ask for gradients when the learner was made and does now; {self.name} settles at "
+                f"the start what is trained: choose it before the learner is made."
+            )
+        self.task = task
+
     def phases(self, epochs: int) -> Sequence[int]:
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""
         return (epochs,)
 
-    def begin_phase(self, phase: int) -> None:
-        """Prepare for a phase of the task; most methods have one only."""
-
-    def patience(self) -> tuple[float, int]:
-        """Return from where a phase's schedule counts: the lowest validation loss so far, and the epochs since."""
-        return inf, 0
-
-    def note_schedule(self, lr: float, lowest: float, since: int) -> None:
-        """Take note of where the schedule stands at the end of a phase, before `end_phase`."""
-
-    def end_phase(self, phase: int, feed: Feed) -> None:
-        """Draw the conclusions of a phase: its best epoch's weights are back in place."""
+    def begin_phase(self, phase: int) -> Standing | None:
+        """Prepare for a phase of the task; return where its schedule goes on, None for a fresh one."""
+        return None
 
     def begin_epoch(self) -> None:
         """Prepare for an epoch: switch the network to training."""
         self.model.net.train()
+        if self._norm == "frozen" and self.task > 0:
+            self.model.freeze_statistics()
+
+    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+        """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
     def trainable(self) -> dict[str, Tensor]:
         """Return what the optimiser moves in this task, by name."""
@@ -142,15 +153,8 @@ class Method:
         shared = {f"net/{n}": p for n, p in self.model.parameters().items() if n not in own}
         private = {f"private/{n}": own[n] for n in self.model.parameters() if n in own}
         head = self.model.heads[self.task]
-        return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias}
-
-    def in_progress(self) -> dict[str, Tensor]:
-        """Return further tensors that change while a task is learned, for saving; they are refilled in place."""
-        return {}
-
-    def along(self) -> dict[str, Tensor]:
-        """Return further tensors that belong to the weights: with the best epoch's weights, theirs come back too."""
-        return {}
+        more = {name: tensor for part in self.parts for name, tensor in part.trainable().items()}
+        return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias, **more}
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         """Return the method's own optimiser: the papers' plain SGD, in its fused form."""
@@ -158,14 +162,22 @@ class Method:
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the training loss of a batch."""
-        return cross_entropy(self.model.logits(batch.x, self.task), batch.y)
+        return self.penalised(cross_entropy(self.model.logits(batch.x, self.task), batch.y))
 
     def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the mean loss by which the schedule and the best epoch are chosen."""
-        return cross_entropy(logits, y)
+        return self.penalised(cross_entropy(logits, y))
+
+    def penalised(self, loss: Tensor) -> Tensor:
+        """Return a loss with the terms that the parts add to it."""
+        for penalty in [part.penalty() for part in self.parts]:
+            loss = loss if penalty is None else loss + penalty
+        return loss
 
     def after_backward(self) -> None:
-        """Edit the gradients (before clipping): apply the lock, if there is one."""
+        """Edit the gradients (before clipping): parts first, then the lock."""
+        for part in self.parts:
+            part.on_gradients()
         if self.lock is not None:
             self.lock.on_gradients()
 
@@ -173,9 +185,32 @@ class Method:
         """Put right what the optimiser's step may have moved."""
         if self.lock is not None:
             self.lock.after_step()
+        for part in self.parts:
+            part.after_step()
 
     def end_task(self, feed: Feed) -> None:
         """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""
+
+    def finish(self, feed: Feed) -> None:
+        """End the task: `end_task`, and what no method may forget."""
+        self.end_task(feed)
+        if self._norm == "task":
+            self.model.keep_moved_buffers(self.task)
+        self.refuse_undeclared()
+
+    def refuse_undeclared(self) -> None:
+        """Refuse tensors that nobody would save, put back or bring to agree."""
+        model = self.model
+        own = [tensor for tensors in model.private for tensor in tensors.values()]
+        heads = [p for head in model.heads for p in head.parameters()]
+        trained = self.trainable().values() if self.task >= 0 else ()
+        known = {id(t) for t in (*model.tensors().values(), *model.initial.values(), *own, *heads, *trained)}
+        lost = next(self.undeclared(known), None)
+        if lost is not None:
+            raise HatrackError(
+                f"{type(self).__name__}.{lost} holds a tensor that is neither trained nor declared, and would be lost "
+                f"when a run is taken up again: declare it as a field, kept(…), progress(…), along(…) or scratch()."
+            )
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         """Return the logits of prepared inputs for a task, learned or being learned."""
@@ -209,28 +244,6 @@ class Method:
         """Return a finished task's gates over all units; None for methods without unit masks."""
         return None
 
-    def added_parameters(self) -> Sequence[Tensor]:
-        """Return what answers are computed with besides network, private copies and heads; masks do not count."""
-        return ()
-
     def facts(self) -> Mapping[str, float | None]:
         """Return further figures of the task just learned, by name, for the record."""
         return {}
-
-    def s_now(self) -> float | None:
-        """Return the gate scale at the end of the epoch, for the log."""
-        return None
-
-    # ---- memory
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what finished tasks left in the method, by name."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` returned."""
-
-
-def bits(mask: Tensor) -> Tensor:
-    """Return a boolean tensor as bytes, the form in which it is stored."""
-    return mask.to(torch.uint8)

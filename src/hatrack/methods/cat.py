@@ -31,10 +31,12 @@ from torch.nn.functional import cross_entropy, linear
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
-from hatrack.methods.attention import attend, new_attention, xavier
+from hatrack.methods.base import Standing
 from hatrack.methods.hat import HAT
 from hatrack.methods.hyper import hyper
-from hatrack.methods.validation import Scores
+from hatrack.methods.parts.attention import attend, new_attention, xavier
+from hatrack.methods.parts.declared import kept, progress, scratch
+from hatrack.methods.parts.validation import Scores
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
@@ -54,23 +56,28 @@ class CAT(HAT):
     lr_patience: int = hyper(10, "epochs without a lower validation loss before it is divided", low=1)
     heads: int = hyper(5, "heads of the knowledge-transfer attention", low=1, search=(1, 5, 10))
 
+    attention: list[dict[str, Tensor]] = kept("attention", answers=True)  # empty for a task that answers by its mask
+    similar: dict[str, Tensor] = kept("similar", bits=True)  # of a task's number, whether each earlier one is
+    accuracies: Tensor = progress("accuracies")
+    reference: dict[str, Tensor] = progress("reference")
+    readout: dict[str, Tensor] = scratch()
+    attending: dict[str, Tensor] = scratch()
+    _start: dict[str, Tensor] = scratch()
+    _attended: Tensor | None = scratch()
+
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.attention: list[dict[str, Tensor]] = []  # empty for a task that answers by its mask
-        self.similar: list[list[int]] = []
+        self.scores = Scores(model.device, rivals=2)
         self._asked = -1
-        self._attended: Tensor | None = None
 
     # ---- the phases: 0 the reference, 1 … t the transfer models, then the task itself
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         device, head = self.model.device, self.model.heads[task]
-        self.scores = Scores(device, rivals=2)
+        self.scores.reset()
         self.accuracies = torch.zeros(task + 1, dtype=torch.float64, device=device)
-        self.reference: dict[str, Tensor] = {}
-        self.readout: dict[str, Tensor] = {}
-        self.attending: dict[str, Tensor] = {}
+        self.reference, self.readout, self.attending = {}, {}, {}
         if task == 0:
             return
         trained = self.model.parameters()
@@ -87,10 +94,11 @@ class CAT(HAT):
     def begin_phase(self, phase: int) -> None:
         self.phase = phase
         self.learning = self.task == 0 or phase > self.task
-        self._locked = False
         self.scores.reset()
         for name, tensor in self.readout.items():
             tensor.data.copy_(self._start[name])
+        if self.learning:
+            self._protect()
 
     def trainable(self) -> dict[str, Tensor]:
         if self.learning:
@@ -100,11 +108,7 @@ class CAT(HAT):
             return readout
         return {**readout, **{f"reference/{n}": t for n, t in self.reference.items() if t.requires_grad}}
 
-    def in_progress(self) -> dict[str, Tensor]:
-        moved = {f"reference/{n}": t for n, t in self.reference.items() if not t.requires_grad}
-        return {"accuracies": self.accuracies, **moved, **self.scores.tensors()}
-
-    def end_phase(self, phase: int, feed: Feed) -> None:
+    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
         found = self.scores.result()
         if not self.learning and found is not None:
             self.accuracies[phase] = found[1][0]
@@ -119,15 +123,12 @@ class CAT(HAT):
     def begin_epoch(self) -> None:
         super().begin_epoch()
         self.scores.start_epoch()
-        if self.learning and not self._locked:  # not in begin_phase: a resumed run gets its accuracies after that
-            self._protect()
 
     def _protect(self) -> None:
         self._friends = self.similar_now() if self.task else []
         others = [mask.float() for k, mask in enumerate(self.masks) if k not in self._friends]
         taken = torch.stack(others).amax(0) if others else None
-        self.lock = None if taken is None else Lock(self.model.parameters(), self._shared(taken))
-        self._locked = True
+        self.lock = None if taken is None else Lock(self.model.parameters(), self._used(taken))
 
     def _model_logits(self, x: Tensor) -> Tensor:
         """Return what the reference or the transfer model of the phase says."""
@@ -168,7 +169,7 @@ class CAT(HAT):
         self._asked, self._attended = task, None
         if task < len(self.masks):
             if self.attention[task]:
-                return self._attend(x, self.attention[task], self.similar[task])
+                return self._attend(x, self.attention[task], self.similar[str(task)].nonzero().flatten().tolist())
             return super().predict(x, task)
         if not self.learning:
             return self._model_logits(x)
@@ -191,31 +192,10 @@ class CAT(HAT):
         super().end_task(feed)
         found = self.scores.result()
         attends = found is not None and found[1][1] > found[1][0]
-        self.similar.append(self.similar_now() if self.task else [])
+        if self.task:
+            friends = self.similar_now()
+            self.similar[str(self.task)] = torch.tensor([k in friends for k in range(self.task)])
         self.attention.append({n: t.detach().clone() for n, t in self.attending.items()} if attends else {})
 
     def use(self, task: int) -> None:  # type: ignore[override]  # HAT promises, CAT does not
         return None
-
-    def added_parameters(self) -> Sequence[Tensor]:
-        return [t for made in self.attention for t in made.values()]
-
-    # ---- memory
-
-    def state(self) -> dict[str, Tensor]:
-        flags = {f"similar/{t}": self._flags(t) for t in range(1, len(self.masks))}
-        kept = {f"attention/{t}/{n}": v for t, made in enumerate(self.attention) for n, v in made.items()}
-        return {**super().state(), **flags, **kept}
-
-    def _flags(self, task: int) -> Tensor:
-        return torch.tensor([k in self.similar[task] for k in range(task)], dtype=torch.uint8)
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state({key: t for key, t in state.items() if key.startswith("mask/")})
-        tasks = range(len(self.masks))
-        self.similar = [state[f"similar/{t}"].nonzero().flatten().tolist() if t else [] for t in tasks]
-        self.attention = [{} for _ in tasks]
-        for key, tensor in state.items():
-            if key.startswith("attention/"):
-                _, task, name = key.split("/", 2)
-                self.attention[int(task)][name] = tensor.to(self.model.device)

@@ -38,12 +38,11 @@ from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import Site, layer_of
-from hatrack.methods.base import Method, bits
+from hatrack.methods.base import Method, Standing
 from hatrack.methods.hyper import hyper
-from hatrack.methods.nodes import axes, read, written
-from hatrack.methods.norms import private_norms
+from hatrack.methods.parts.declared import kept, progress, scratch
+from hatrack.methods.parts.nodes import axes, read, written
 from hatrack.modes import evaluating
-from hatrack.nets.model import Model
 
 SELECT, RETRAIN, EXPAND, SPLIT = range(4)
 SELECTION_SHARE = 10
@@ -54,6 +53,8 @@ class DEN(Method):
     """A network that retrains what a task needs, grows, and splits what drifts."""
 
     name: ClassVar[str] = "den"
+    norms: ClassVar[str] = "task"
+    settles: ClassVar[bool] = True
     family: ClassVar[str] = "distillation, replay, optimisation"
     source: ClassVar[str] = "Yoon et al. 2018"
     summary: ClassVar[str] = "retrains selected units, opens new ones, doubles those that drift"
@@ -70,27 +71,26 @@ class DEN(Method):
     group: float = hyper(1e-3, "shrinking of a new unit's weights as a whole after a step", low=0.0)
     hold: float = hyper(0.5, "weight of the pull to the weights before the task", low=0.0, search=(0.01, 10.0, "log"))
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.masks: list[Tensor] = []
-        self.opened: Tensor | None = None  # units that any finished task has opened
-        self.anchors: dict[str, Tensor] = {}  # the weights after the last task
-
-    def private(self) -> Mapping[str, Tensor]:
-        return private_norms(self.model, "task")
+    masks: list[Tensor] = kept("mask", bits=True)
+    opened: Tensor | None = kept("opened", bits=True)  # units that any finished task has opened
+    anchors: dict[str, Tensor] = kept("anchor")  # the weights after the last task
+    open: Tensor = progress("open")  # units there are now
+    away: Tensor = progress("away")  # units that the task has left to older ones, for their copies
+    born: Tensor = progress("born")  # units that the expansion opened
+    selected: Tensor = progress("selected")
+    before: Tensor = scratch()
+    allowed: dict[str, Tensor] = scratch()
+    old: dict[str, Tensor] = scratch()
+    _groups: list[tuple[Tensor, Tensor]] = scratch()
 
     # ---- the course of a task
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
         self._check()
         self.before = self._first() if self.opened is None else self.opened
-        none = torch.zeros_like(self.before)
-        self.open = self.before.clone()  # units there are now
-        self.away = none.clone()  # units that the task has left to older ones, for their copies
-        self.born = none.clone()  # units that the expansion opened
-        self.selected = self.before.clone()
+        self.open, self.selected = self.before.clone(), self.before.clone()
+        self.away, self.born = torch.zeros_like(self.before), torch.zeros_like(self.before)
         self.stage = RETRAIN
 
     def _check(self) -> None:
@@ -115,7 +115,10 @@ class DEN(Method):
 
     def begin_phase(self, phase: int) -> None:
         self.stage = phase if self.task else RETRAIN
-        self._ready, self.lock = False, None
+        self.allowed = self._allowed()
+        self.old = self._used(self.before)
+        self.lock = Lock(self.shared(), {name: 1 - amount for name, amount in self.allowed.items()})
+        self._groups = self._new_rows() if self.stage == EXPAND else []
 
     def trainable(self) -> dict[str, Tensor]:
         everything = super().trainable()
@@ -129,10 +132,7 @@ class DEN(Method):
         )
         return torch.optim.Adam(parameters, lr=0.0 if empty else self.lr, fused=True)  # 0: the phase is over at once
 
-    def in_progress(self) -> dict[str, Tensor]:
-        return {"open": self.open, "away": self.away, "born": self.born, "selected": self.selected}
-
-    def end_phase(self, phase: int, feed: Feed) -> None:
+    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
         if self.stage == SELECT:
             self.selected.copy_(self.select())
         elif self.stage == RETRAIN and self.task and self._training_loss(feed) > self.threshold:
@@ -145,7 +145,6 @@ class DEN(Method):
         self.masks.append(self._gates())
         self.opened = self.open.clone()
         self.anchors = {name: p.detach().clone() for name, p in self.shared().items()}
-        self.model.keep_moved_buffers(self.task)
 
     # ---- 1 select
 
@@ -238,11 +237,6 @@ class DEN(Method):
 
     # ---- entries and units
 
-    def shared(self) -> dict[str, Tensor]:
-        """Return the parameters that tasks share."""
-        own = self.model.private[0]
-        return {name: p for name, p in self.model.parameters().items() if name not in own}
-
     def _used(self, mask: Tensor) -> dict[str, Tensor]:
         """Return, for every shared entry, 1 if it stands between units of `mask` and 0 if not."""
         used = self.model.units.used(mask.float())
@@ -265,19 +259,6 @@ class DEN(Method):
         return self.open & ~self.away
 
     # ---- the step
-
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        if not self._ready:  # not in begin_phase: a resumed run gets its masks after that
-            self._prepare()
-
-    def _prepare(self) -> None:
-        """Find out which entries the phase trains, and lock the others."""
-        self.allowed = self._allowed()
-        self.old = self._used(self.before)
-        self.lock = Lock(self.shared(), {name: 1 - amount for name, amount in self.allowed.items()})
-        self._groups = self._new_rows() if self.stage == EXPAND else []
-        self._ready = True
 
     def _new_rows(self) -> list[tuple[Tensor, Tensor]]:
         """Return every weight with a mark on the entries into new units."""
@@ -333,17 +314,6 @@ class DEN(Method):
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]
-
-    def state(self) -> dict[str, Tensor]:
-        state = {f"mask/{t}": bits(mask) for t, mask in enumerate(self.masks)}
-        state |= {f"anchor/{name}": tensor for name, tensor in self.anchors.items()}
-        return state if self.opened is None else state | {"opened": bits(self.opened)}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        here = {key: tensor.to(self.model.device) for key, tensor in state.items()}
-        self.masks = [here[f"mask/{t}"].bool() for t in range(sum(key.startswith("mask/") for key in here))]
-        self.anchors = {k.removeprefix("anchor/"): v for k, v in here.items() if k.startswith("anchor/")}
-        self.opened = here["opened"].bool() if "opened" in here else None
 
 
 def shrink(tensors: Sequence[Tensor], amounts: Sequence[Tensor]) -> None:

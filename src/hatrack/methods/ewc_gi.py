@@ -14,14 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from hatrack.data.feed import Feed
-from hatrack.methods.anchored import Anchored
+from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.methods.importance import gradient_importance, larger
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import part
+from hatrack.methods.parts.importance import gradient_importance, larger
 
 
 @dataclass
-class EWCGI(Anchored):
+class EWCGI(Method):
     """Hold weights by SPG's accumulated gradient importance."""
 
     name: ClassVar[str] = "ewc-gi"
@@ -29,14 +33,19 @@ class EWCGI(Anchored):
     source: ClassVar[str] = "Konishi et al. 2023 (EWC-GI)"
     summary: ClassVar[str] = "ewc's penalty, with spg's gradient importance in place of the Fisher"
     stores: ClassVar[str] = "8·P bytes in all: importances and anchor"
+    settles: ClassVar[bool] = True
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(0.1, "λ: weight of the penalty", low=0.0, search=(0.01, 10.0, "log"))
 
-    def strength(self) -> float:
-        return self.lam
+    anchor: Anchor = part(Anchor)
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.anchor.start(self, self.lam)
 
     def end_task(self, feed: Feed) -> None:
         self.model.net.eval()
         new = gradient_importance(self.model, self.task, self.shared(), feed)
-        self.hold(larger(new, self.weights) if self.weights else new)
+        old = self.anchor.weights
+        self.anchor.hold(self.shared(), larger(new, old) if old else new)

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.methods.base import Method, bits
-from hatrack.methods.fisher import fisher_diagonal
-from hatrack.methods.gradient_mask import GradientMask
+from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.fisher import fisher_diagonal
+from hatrack.methods.parts.gradient_mask import GradientMask
 
 
 @dataclass
@@ -54,16 +54,15 @@ class FisherMask(GradientMask):
         self.model.net.eval()
         return fisher_diagonal(lambda batch: Method.loss(self, batch), self.shared(), feed)
 
+    def amounts(self) -> dict[str, Tensor]:
+        return {name: mask.float() for name, mask in self.importance.items()}
+
     def end_task(self, feed: Feed) -> None:
         self.accumulate(largest(self.fisher(feed), self.share, self.layerwise))
 
-    def state(self) -> dict[str, Tensor]:
-        masks = {f"importance/{name}": bits(mask) for name, mask in self.importance.items()}
-        return super().state() | masks
-
 
 def largest(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict[str, Tensor]:
-    """Return 1 for the `share` of entries with the largest values, of each tensor or of all together; 0 elsewhere."""
+    """Mark the `share` of entries with the largest values, of each tensor or of all together."""
     if layerwise:
         return {name: _largest(value.flatten(), share).view_as(value) for name, value in values.items()}
     marked = _largest(torch.cat([value.flatten() for value in values.values()]), share)
@@ -74,4 +73,4 @@ def largest(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict
 def _largest(flat: Tensor, share: float) -> Tensor:
     """Mark exactly round(share·n) entries: of equal values, the first ones."""
     order = flat.argsort(descending=True, stable=True)
-    return torch.zeros_like(flat).index_fill_(0, order[: round(share * flat.numel())], 1.0)
+    return torch.zeros_like(flat, dtype=torch.bool).index_fill_(0, order[: round(share * flat.numel())], True)

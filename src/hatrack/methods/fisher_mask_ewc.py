@@ -11,30 +11,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from hatrack.data.feed import Feed
-from hatrack.methods.ewc import EWC
+from hatrack.methods.ewc import MEAN, MERGE_HELP, MERGES, consolidate
 from hatrack.methods.fisher_mask import FisherMask, largest
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import part
 
 
 @dataclass
-class FisherMaskEWC(FisherMask, EWC):
+class FisherMaskEWC(FisherMask):
     """Freeze the entries that matter most, hold the others by EWC's penalty."""
 
     name: ClassVar[str] = "fisher-mask-ewc"
-    family: ClassVar[str] = "soft masks"
-    source: ClassVar[str] = "MINT Lab (Fisher masks)"
     summary: ClassVar[str] = "fisher-mask, with EWC's penalty on the weights that stay free"
     stores: ClassVar[str] = "9·P bytes in all: frozen entries, Fisher, anchor"
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
+    lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))
+    merge: str = hyper(MEAN, MERGE_HELP, choices=MERGES, search=MERGES)
 
-    def after_backward(self) -> None:
-        super().after_backward()
-        if self.lock is not None:
-            self.lock.on_gradients()
+    anchor: Anchor = part(Anchor)
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.anchor.start(self, self.lam)
 
     def end_task(self, feed: Feed) -> None:
         new = self.fisher(feed)
-        self.consolidate(new)
+        consolidate(self.anchor, self.task, self.shared(), new, self.merge)
         self.accumulate(largest(new, self.share, self.layerwise))

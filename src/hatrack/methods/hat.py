@@ -24,11 +24,10 @@ from torch import Tensor
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.gates import gate
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import bits
-from hatrack.methods.hard_attention import HardAttention
 from hatrack.methods.hyper import hyper
-from hatrack.methods.norms import NORM_HELP, NORMS, private_norms
-from hatrack.nets.model import Model
+from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.hard_attention import HardAttention
+from hatrack.methods.parts.norms import NORM_HELP, NORMS
 
 
 @dataclass
@@ -46,23 +45,13 @@ class HAT(HardAttention):
     hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
     norm: str = hyper("task", NORM_HELP, choices=NORMS)
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.masks: list[Tensor] = []
-
-    def private(self) -> Mapping[str, Tensor]:
-        return private_norms(self.model, self.norm)
-
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        if self.norm == "frozen" and self.task > 0:
-            self.model.freeze_statistics()
+    masks: list[Tensor] = kept("mask", bits=True)
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self.attend(self.model.units.size, self._taken(), generator)
         if self.masks:
-            self.lock = Lock(self.model.parameters(), self._shared(self.taken))
+            self.lock = Lock(self.model.parameters(), self._used(self.taken))
 
     def _taken(self) -> Tensor:
         """a^{<t}: the largest gate that any finished task has put on each unit."""
@@ -81,23 +70,21 @@ class HAT(HardAttention):
     def end_task(self, feed: Feed) -> None:
         final = self.final_gates()
         self.masks.append(final.bool() if self.hard else final)
-        if self.norm == "task":
-            self.model.keep_moved_buffers(self.task)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         learned = task < len(self.masks)
         return self.model.logits(x, task, self.masks[task] if learned else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._shared(self.masks[task].float())
+        return self._used(self.masks[task].float())
 
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
         if self.task == len(self.masks):
             gates = torch.maximum(gates, self.final_gates())
-        return self._shared(gates)
+        return self._used(gates)
 
-    def _shared(self, gates: Tensor) -> dict[str, Tensor]:
+    def _used(self, gates: Tensor) -> dict[str, Tensor]:
         """Return min(a_out, a_in) for every parameter that tasks share."""
         own = self.model.private[self.task]
         return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
@@ -107,10 +94,3 @@ class HAT(HardAttention):
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]
-
-    def state(self) -> dict[str, Tensor]:
-        return {f"mask/{t}": bits(mask) if self.hard else mask for t, mask in enumerate(self.masks)}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        stored = [state[f"mask/{t}"].to(self.model.device) for t in range(len(state))]
-        self.masks = [mask.bool() if self.hard else mask for mask in stored]

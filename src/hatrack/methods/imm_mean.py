@@ -10,7 +10,6 @@ Heads are not merged: each task has its own, and a head that only one model has 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,13 +17,14 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.methods.anchored import Anchored
+from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.nets.model import Model
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import kept, part
 
 
 @dataclass
-class IMMMean(Anchored):
+class IMMMean(Method):
     """Average the networks of all tasks."""
 
     name: ClassVar[str] = "imm-mean"
@@ -32,15 +32,16 @@ class IMMMean(Anchored):
     source: ClassVar[str] = "Lee et al. 2017"
     summary: ClassVar[str] = "after each task the network becomes the mean over all tasks"
     stores: ClassVar[str] = "4·P bytes in all: the merged weights"
+    settles: ClassVar[bool] = True
 
     lam: float = hyper(1e-4, "λ: weight of the pull to the merged weights", low=0.0, search=(1e-6, 1e-2, "log"))
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.statistics: dict[str, Tensor] = {}
+    statistics: dict[str, Tensor] = kept("statistic")
+    anchor: Anchor = part(Anchor)
 
-    def strength(self) -> float:
-        return self.lam
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.anchor.start(self, self.lam)
 
     def end_task(self, feed: Feed) -> None:
         merged = self.merged(feed)
@@ -50,12 +51,14 @@ class IMMMean(Anchored):
             with torch.no_grad():
                 for name, value in merged.items():
                     tensors[name].copy_(value)
-        self.hold({})
+        self.anchor.hold(self.shared(), {})
         self.statistics = {name: b.detach().clone() for name, b in self._running().items()}
 
     def merged(self, feed: Feed) -> dict[str, Tensor]:
         """Return the shared parameters as they are after the merge; the first task has nothing to merge with."""
-        return {name: self._mean(p.detach(), self.anchors[name]) for name, p in self.shared().items() if self.task}
+        return {
+            name: self._mean(p.detach(), self.anchor.anchors[name]) for name, p in self.shared().items() if self.task
+        }
 
     def _mean(self, new: Tensor, old: Tensor) -> Tensor:
         """(θ + t·θ_old)/(t + 1)."""
@@ -63,10 +66,3 @@ class IMMMean(Anchored):
 
     def _running(self) -> dict[str, Tensor]:
         return {name: b for name, b in self.model.buffers().items() if b.is_floating_point()}
-
-    def state(self) -> dict[str, Tensor]:
-        return super().state() | {f"statistic/{name}": t for name, t in self.statistics.items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state(state)
-        self.statistics = self.stored(state, "statistic/")

@@ -12,7 +12,6 @@ merged weights are what answers. λ = 1 is what its authors noted as the best of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,10 +19,10 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.methods.fisher import fisher_diagonal
 from hatrack.methods.hyper import hyper
 from hatrack.methods.imm_mean import IMMMean
-from hatrack.nets.model import Model
+from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.fisher import fisher_diagonal
 
 
 @dataclass
@@ -37,9 +36,7 @@ class IMMMode(IMMMean):
     clip: float = hyper(1000.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(1.0, "λ: weight of the pull to the merged weights", low=0.0, search=(1e-5, 10.0, "log"))
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.fisher: dict[str, Tensor] = {}
+    fisher: dict[str, Tensor] = kept("fisher")
 
     def merged(self, feed: Feed) -> dict[str, Tensor]:
         self.model.net.eval()
@@ -47,12 +44,5 @@ class IMMMode(IMMMean):
         self.fisher = {name: f + old[name] for name, f in new.items()} if old else new
         mean = super().merged(feed)
         theta = self.shared()
-        weighed = {n: new[n] * theta[n].detach() + old[n] * self.anchors[n] for n in mean}
+        weighed = {n: new[n] * theta[n].detach() + old[n] * self.anchor.anchors[n] for n in mean}
         return {n: torch.where(self.fisher[n] > 0, weighed[n] / self.fisher[n], value) for n, value in mean.items()}
-
-    def state(self) -> dict[str, Tensor]:
-        return super().state() | {f"fisher/{name}": t for name, t in self.fisher.items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        super().load_state(state)
-        self.fisher = self.stored(state, "fisher/")

@@ -16,7 +16,6 @@ validation loss is the new task's cross-entropy alone; the baseline adds the dis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,8 +24,8 @@ from torch.nn.functional import mse_loss
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
-from hatrack.methods.distillation import Teacher
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.distillation import Teacher
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
@@ -46,23 +45,16 @@ class LFL(Method):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.teacher: Teacher | None = None
+        self.teacher = Teacher(model)
 
     def loss(self, batch: Batch) -> Tensor:
         loss = super().loss(batch)
-        if self.teacher is not None:
+        if self.task:
             with evaluating(self.model.net):
                 features = self.model.features(batch.x, self.task)
-            moved = mse_loss(features, self.teacher.features(batch.x), reduction="sum")
+            moved = mse_loss(features, self.teacher.features(batch.x, self.task), reduction="sum")
             loss = loss + self.lam * 0.5 * moved / len(batch.y)
         return loss
 
     def end_task(self, feed: Feed) -> None:
-        self.teacher = Teacher(self.model.net)
-
-    def state(self) -> dict[str, Tensor]:
-        return {} if self.teacher is None else self.teacher.state()
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        if state:
-            self.teacher = Teacher.from_state(self.model.net, (), state)
+        self.teacher.learn()

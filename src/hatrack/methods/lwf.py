@@ -14,7 +14,6 @@ that is the new task's cross-entropy alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,8 +22,8 @@ from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
-from hatrack.methods.distillation import Teacher, soft_cross_entropy
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.distillation import Teacher, soft_cross_entropy
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
@@ -45,7 +44,7 @@ class LWF(Method):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.teacher: Teacher | None = None
+        self.teacher = Teacher(model)
 
     def trainable(self) -> dict[str, Tensor]:
         old = {
@@ -57,21 +56,13 @@ class LWF(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         loss = super().loss(batch)
-        if self.teacher is not None:
+        if self.task:
             with evaluating(self.model.net):
                 features = self.model.features(batch.x, self.task)
-            pairs = zip(self.model.heads, self.teacher.logits(batch.x), strict=False)
+            pairs = zip(self.model.heads, self.teacher.logits(batch.x, self.task), strict=False)
             kept = [soft_cross_entropy(head(features), then, self.temperature) for head, then in pairs]
             loss = loss + self.lam * torch.stack(kept).sum()
         return loss
 
     def end_task(self, feed: Feed) -> None:
-        self.teacher = Teacher(self.model.net, self.model.heads[: self.task + 1])
-
-    def state(self) -> dict[str, Tensor]:
-        return {} if self.teacher is None else self.teacher.state()
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        if state:
-            heads = [h for t, h in enumerate(self.model.heads) if f"head/{t}/weight" in state]
-            self.teacher = Teacher.from_state(self.model.net, heads, state)
+        self.teacher.learn(heads=self.task + 1)

@@ -9,31 +9,44 @@ joint loss around the last model. The paper tunes λ and γ for its own tasks an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+import torch
 
-from hatrack.methods.ewc import FisherPenalty
+from hatrack.data.feed import Feed
+from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import part
+from hatrack.methods.parts.fisher import fisher_diagonal
 
 
 @dataclass
-class OnlineEWC(FisherPenalty):
+class OnlineEWC(Method):
     """Hold weights by a running, slowly decaying sum of Fisher informations."""
 
     name: ClassVar[str] = "online-ewc"
+    family: ClassVar[str] = "regularisation"
     source: ClassVar[str] = "Schwarz et al. 2018"
     summary: ClassVar[str] = "as ewc, with a decaying sum of the tasks' Fisher information"
+    stores: ClassVar[str] = "8·P bytes in all: Fisher and anchor"
+    settles: ClassVar[bool] = True
 
+    clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
+    lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))
     gamma: float = hyper(
         0.95, "γ: what remains of the old Fisher when a task ends", low=0.0, high=1.0, search=(0.5, 1.0, "linear")
     )
 
-    def strength(self) -> float:
-        return self.lam * self.gamma
+    anchor: Anchor = part(Anchor)
 
-    def consolidate(self, new: Mapping[str, Tensor]) -> None:
-        old = self.weights
-        self.hold({name: self.gamma * old[name] + f for name, f in new.items()} if old else new)
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.anchor.start(self, self.lam * self.gamma)
+
+    def end_task(self, feed: Feed) -> None:
+        self.model.net.eval()
+        new, old = fisher_diagonal(self.loss, self.shared(), feed), self.anchor.weights
+        merged = {name: self.gamma * old[name] + f for name, f in new.items()} if old else new
+        self.anchor.hold(self.shared(), merged)

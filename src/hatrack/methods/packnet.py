@@ -26,11 +26,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import apply
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Method
+from hatrack.methods.base import Method, Standing
 from hatrack.methods.hyper import hyper
-from hatrack.methods.norms import NORM_HELP, private_norms
+from hatrack.methods.parts.declared import kept, scratch
+from hatrack.methods.parts.norms import NORM_HELP
+from hatrack.methods.parts.weight_masks import WeightMasks
 from hatrack.nets.model import Model
 
 FREE = 0  # the owner of a weight that no task has; task t (from 0) owns with t + 1
@@ -47,6 +48,7 @@ class PackNet(Method):
     stores: ClassVar[str] = "P bytes in all: the owner of every weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
 
     prune_first: float = hyper(
         0.5, "share of the first task's weights that is freed", low=0.0, high=1.0, search=(0.25, 0.9, "linear")
@@ -57,24 +59,20 @@ class PackNet(Method):
     retrain: float = hyper(1 / 3, "share of the epochs that retrain after pruning", low=0.0, high=1.0)
     norm: str = hyper("task", NORM_HELP, choices=("task", "frozen"))
 
+    finished: Tensor = kept("finished", host=True)  # how many tasks
+    owner: dict[str, Tensor] = kept("owner", progress=True)
+    _masks: dict[str, Tensor] = scratch()
+
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.finished = 0
-        own = self.private()
-        shared = {name: p for name, p in model.parameters().items() if name not in own}
-        self.weights = {name: p for name, p in shared.items() if p.ndim > 1}
-        self.others = {name: p for name, p in shared.items() if p.ndim <= 1}
-        self.owner = {n: torch.full_like(p, FREE, dtype=torch.int16) for n, p in self.weights.items()}
-
-    def private(self) -> Mapping[str, Tensor]:
-        return private_norms(self.model, self.norm)
+        self.masks = WeightMasks(self.shared())
+        self.finished = torch.tensor(0)
+        self.owner = {n: torch.full_like(p, FREE, dtype=torch.int16) for n, p in self.masks.masked.items()}
 
     # ---- learning
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
-        self._ready = False
         for owner in self.owner.values():
             owner[owner == FREE] = task + 1
 
@@ -83,42 +81,25 @@ class PackNet(Method):
         return epochs - again, again
 
     def begin_phase(self, phase: int) -> None:
-        self._ready, self.lock = False, None
-
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        if self.norm == "frozen" and self.task > 0:
-            self.model.freeze_statistics()
-        if not self._ready:  # not in begin_phase: when a task is taken up again, the owners come after that
-            self._prepare()
-
-    def _prepare(self) -> None:
-        """Find out what the phase sees and what it may not touch."""
-        self._ready = True
         self._masks = self._visible(self.task)
         taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
-        fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.others.items()}
-        self.lock = Lock({**self.weights, **self.others}, {**taken, **fixed})
+        fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.masks.others.items()}
+        self.lock = Lock(self.masks.shared, {**taken, **fixed})
 
     def loss(self, batch: Batch) -> Tensor:
         return cross_entropy(self._logits(batch.x, self.task, self._masks), batch.y)
 
     @torch.no_grad()
-    def end_phase(self, phase: int, feed: Feed) -> None:
+    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
         if phase == 0:
             share = self.prune if self.task else self.prune_first
-            for name, weight in self.weights.items():
+            for name, weight in self.masks.masked.items():
                 freed = smallest(weight, self.owner[name] == self.task + 1, share)
                 self.owner[name][freed] = FREE
                 weight[freed] = 0
 
-    def in_progress(self) -> dict[str, Tensor]:
-        return {f"owner/{name}": owner for name, owner in self.owner.items()}
-
     def end_task(self, feed: Feed) -> None:
-        self.finished += 1
-        if self.norm == "task":
-            self.model.keep_moved_buffers(self.task)
+        self.finished = self.finished + 1
 
     # ---- using what was learned
 
@@ -127,34 +108,24 @@ class PackNet(Method):
         return {name: (owner != FREE) & (owner <= task + 1) for name, owner in self.owner.items()}
 
     def _logits(self, x: Tensor, task: int, masks: Mapping[str, Tensor]) -> Tensor:
-        return self.model.logits(x, task, weights={name: apply(m, self.weights[name]) for name, m in masks.items()})
+        return self.model.logits(x, task, weights=self.masks.weights(masks))
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         return self._logits(x, task, self._visible(task))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._in_order({name: seen.float() for name, seen in self._visible(task).items()})
+        return self.masks.complete(self._visible(task))
 
     def sealed(self, task: int) -> Mapping[str, Tensor]:
         return {f"seen/{name}": seen for name, seen in self._visible(task).items()}
 
-    def occupied(self) -> Mapping[str, Tensor]:
-        return self._in_order({name: (owner != FREE).float() for name, owner in self.owner.items()})
-
-    def _in_order(self, amounts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Complete the weights' amounts by those of the parameters that are fixed as a whole."""
-        every = {**{name: torch.ones_like(p) for name, p in self.others.items()}, **amounts}
-        return {name: every[name] for name in self.model.parameters() if name in every}
-
     def state(self) -> dict[str, Tensor]:
-        done = self.finished
+        done = int(self.finished)  # not what a task in progress has taken
         owned = {f"owner/{n}": torch.where(owner > done, FREE, owner) for n, owner in self.owner.items()}
-        return {"finished": torch.tensor(done), **owned}
+        return super().state() | owned
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.finished = int(state["finished"])
-        for name, owner in self.owner.items():
-            owner.copy_(state[f"owner/{name}"])
+    def occupied(self) -> Mapping[str, Tensor]:
+        return self.masks.complete({name: owner != FREE for name, owner in self.owner.items()})
 
 
 def smallest(weight: Tensor, among: Tensor, share: float) -> Tensor:

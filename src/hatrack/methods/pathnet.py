@@ -34,10 +34,9 @@ from torch.optim import Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Method
+from hatrack.methods.base import Method, Standing
 from hatrack.methods.hyper import hyper
-from hatrack.methods.norms import private_norms
-from hatrack.nets.model import Model
+from hatrack.methods.parts.declared import kept, progress, scratch
 
 PATHS = 2
 FARTHEST = 2  # modules that a mutation moves by at most
@@ -54,23 +53,34 @@ class PathNet(Method):
     stores: ClassVar[str] = "3 numbers a site: its path"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
+    norms: ClassVar[str] = "task"
 
     modules: int = hyper(16, "modules (groups of units) of each layer", low=1, search=(8, 16, 32))
     active: int = hyper(3, "modules of each layer that a path may use", low=1, search=(2, 3, 4, 6))
     generations: int = hyper(20, "tournaments a task; they share the epochs", low=1, search=(5, 10, 20, 50))
     clip: float = hyper(1000.0, "norm at which gradients are clipped", low=0.0)
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.winners: list[Tensor] = []
-
-    def private(self) -> Mapping[str, Tensor]:
-        return private_norms(self.model, "task")
+    winners: list[Tensor] = kept("path")
+    paths: Tensor = progress("paths")
+    rates: Tensor = progress("rates")
+    losses: Tensor = progress("losses")  # a path's lowest on validation
+    since: Tensor = progress("since")  # epochs since
+    winner: Tensor = progress("winner")
+    lowest: Tensor = progress("lowest")
+    best: dict[str, Tensor] = progress("best")
+    _modules: tuple[Tensor, Tensor, Tensor] | None = scratch()
 
     # ---- paths
 
+    @property
     def _grid(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return every unit's site and module, and every site's number of modules."""
+        """Every unit's site and module, and every site's number of modules."""
+        if self._modules is None:
+            self._modules = self._divided()
+        return self._modules
+
+    def _divided(self) -> tuple[Tensor, Tensor, Tensor]:
         sites = self.model.units.sites
         if not sites:
             raise HatrackError("pathnet found no units to make modules of in this network; choose another method.")
@@ -82,11 +92,12 @@ class PathNet(Method):
 
     def mask(self, path: Tensor) -> Tensor:
         """Return which units a path (sites × choices) switches on."""
-        return (path[self._site] == self._module[:, None]).any(1)
+        site, module, _ = self._grid
+        return (path[site] == module[:, None]).any(1)
 
     def _drawn(self, generator: torch.Generator) -> Tensor:
         """Return a random path; its choices in a layer differ as far as there are modules enough."""
-        orders = [torch.randperm(int(m), generator=generator) for m in self._counts]
+        orders = [torch.randperm(int(m), generator=generator) for m in self._grid[2]]
         return torch.stack([order[torch.arange(self.active) % len(order)] for order in orders])
 
     def mutated(self, path: Tensor) -> Tensor:
@@ -94,19 +105,17 @@ class PathNet(Method):
         moves = torch.rand(path.shape) < 1 / path.numel()
         steps = torch.randint(-FARTHEST, FARTHEST + 1, path.shape)
         moved = path + torch.where(moves, steps, 0).to(path.device)
-        return moved.remainder(self._counts[:, None])
+        return moved.remainder(self._grid[2][:, None])
 
     # ---- learning
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
-        self._site, self._module, self._counts = self._grid()
         device = self.model.device
         self.paths = torch.stack([self._drawn(generator) for _ in range(PATHS)]).to(device)
         self.rates = torch.full((PATHS,), self.lr, dtype=torch.float64, device=device)
-        self.losses = torch.full((PATHS,), inf, dtype=torch.float64, device=device)  # a path's lowest on validation
-        self.since = torch.zeros(PATHS, dtype=torch.long, device=device)  # epochs since
+        self.losses = torch.full((PATHS,), inf, dtype=torch.float64, device=device)
+        self.since = torch.zeros(PATHS, dtype=torch.long, device=device)
         self.winner = torch.zeros((), dtype=torch.long, device=device)
         self.lowest = torch.full((), inf, dtype=torch.float64, device=device)
         taken = self._taken()
@@ -122,23 +131,20 @@ class PathNet(Method):
         shares = [(g + 1) * epochs // count - g * epochs // count for g in range(count)]
         return [share for share in shares for _ in range(PATHS)]
 
-    def begin_phase(self, phase: int) -> None:
+    def begin_phase(self, phase: int) -> Standing:
         self.now = phase % PATHS
+        now = self.now
+        return Standing(float(self.rates[now]), float(self.losses[now]), int(self.since[now]))
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
-
-    def patience(self) -> tuple[float, int]:
-        return float(self.losses[self.now]), int(self.since[self.now])
-
-    def note_schedule(self, lr: float, lowest: float, since: int) -> None:
-        self.rates[self.now], self.losses[self.now], self.since[self.now] = lr, lowest, since
 
     def loss(self, batch: Batch) -> Tensor:
         gates = self.mask(self.paths[self.now])
         return cross_entropy(self.model.logits(batch.x, self.task, gates), batch.y)
 
-    def end_phase(self, phase: int, feed: Feed) -> None:
+    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+        self.rates[self.now], self.losses[self.now], self.since[self.now] = standing
         if bool(self.losses[self.now] < self.lowest):
             self.lowest.copy_(self.losses[self.now])
             self.winner.fill_(self.now)
@@ -162,24 +168,12 @@ class PathNet(Method):
 
     def end_task(self, feed: Feed) -> None:
         self.winners.append(self.paths[self.winner].clone())
-        self.model.keep_moved_buffers(self.task)
 
     def _changing(self) -> dict[str, Tensor]:
         """Return all that training may move: what is trained, and buffers."""
         own = self.model.private[self.task]
         shared = {f"buffer/{n}": b for n, b in self.model.buffers().items() if n not in own}
         return {**self.trainable(), **shared, **{f"kept/{n}": t for n, t in own.items() if not t.requires_grad}}
-
-    def in_progress(self) -> dict[str, Tensor]:
-        return {
-            "paths": self.paths,
-            "rates": self.rates,
-            "losses": self.losses,
-            "since": self.since,
-            "winner": self.winner,
-            "lowest": self.lowest,
-            **{f"best/{name}": t for name, t in self.best.items()},
-        }
 
     # ---- using what was learned
 
@@ -194,16 +188,12 @@ class PathNet(Method):
         return self._used(self.winners[task])
 
     def _used(self, path: Tensor) -> dict[str, Tensor]:
-        used, shared = self.model.units.used(self.mask(path).float()), self._shared()
+        used, shared = self.model.units.used(self.mask(path).float()), self.shared()
         return {name: amount for name, amount in used.items() if name in shared}
-
-    def _shared(self) -> dict[str, Tensor]:
-        own = self.model.private[0]
-        return {name: p for name, p in self.model.parameters().items() if name not in own}
 
     def _taken(self, *more: Tensor) -> dict[str, Tensor]:
         """Return, for every shared entry, whether any finished path (or one of `more`) uses it."""
-        taken = {name: torch.zeros_like(p) for name, p in self._shared().items()}
+        taken = {name: torch.zeros_like(p) for name, p in self.shared().items()}
         for path in (*self.winners, *more):
             for name, used in self._used(path).items():
                 taken[name] = torch.maximum(taken[name], used)
@@ -211,11 +201,3 @@ class PathNet(Method):
 
     def occupied(self) -> Mapping[str, Tensor]:
         return self._taken(self.paths[self.now]) if self.task == len(self.winners) else self._taken()
-
-    def state(self) -> dict[str, Tensor]:
-        return {f"path/{t}": path for t, path in enumerate(self.winners)}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.winners = [state[f"path/{t}"].to(self.model.device) for t in range(len(state))]
-        if self.winners:
-            self._site, self._module, self._counts = self._grid()

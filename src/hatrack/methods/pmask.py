@@ -24,13 +24,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import apply, gate
+from hatrack.masks.gates import gate
 from hatrack.masks.lock import Lock
-from hatrack.masks.packed import pack, unpack
 from hatrack.masks.unitmap import layer_of
-from hatrack.methods.hard_attention import HardAttention
 from hatrack.methods.hyper import hyper
-from hatrack.methods.norms import private_norms
+from hatrack.methods.parts.hard_attention import HardAttention
+from hatrack.methods.parts.weight_masks import PackedMasks
 from hatrack.nets.model import Model
 
 OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -47,79 +46,48 @@ class PMask(HardAttention):
     stores: ClassVar[str] = "P/8 bytes: a bit a weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
+    norms: ClassVar[str] = "task"
 
     adam: bool = hyper(False, "train with Adam instead of plain SGD (then lr = 0.001 is usual)")
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.packed: list[Tensor] = []
-        own = set(self.private())
-        self.masked = {name: p for name, p in model.parameters().items() if name not in own}
-        self.sizes = {name: p.numel() for name, p in self.masked.items()}
-        self.total = sum(self.sizes.values())
+        self.masks = PackedMasks(self.shared(), biases=True)
 
     def private(self) -> Mapping[str, Tensor]:
         net, initial = self.model.net, self.model.initial
         others = [n for n in self.model.parameters() if isinstance(net.get_submodule(layer_of(n)), OTHER_NORMS)]
-        return {**private_norms(self.model, "task"), **{name: initial[name] for name in others}}
-
-    # ---- learning
+        return {**super().private(), **{name: initial[name] for name in others}}
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
         super().begin_task(task, feed, generator)
-        self.attend(self.total, self._taken(), generator)
-        self.lock = Lock(self.masked, self._by_name(self.taken)) if self.packed else None
-
-    def _taken(self) -> Tensor:
-        taken = torch.zeros(self.total, dtype=torch.bool)
-        for packed in self.packed:
-            taken |= unpack(packed, self.total)
-        return taken.to(self.model.device, torch.float32)
-
-    def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
-        parts = flat.split(list(self.sizes.values()))
-        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
-
-    def _weights(self, gates: Tensor) -> dict[str, Tensor]:
-        return {name: apply(a, self.masked[name]) for name, a in self._by_name(gates).items()}
+        taken = self.masks.union().float()
+        self.attend(len(taken), taken, generator)
+        self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if task else None
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def loss(self, batch: Batch) -> Tensor:
         gates = gate(self.embedding, self.scale())
-        logits = self.model.logits(batch.x, self.task, weights=self._weights(gates))
-        return self.attended_loss(logits, batch.y, gates)
+        return self.attended_loss(self._logits(batch.x, self.task, gates), batch.y, gates)
+
+    def _logits(self, x: Tensor, task: int, gates: Tensor) -> Tensor:
+        return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
 
     def end_task(self, feed: Feed) -> None:
-        self.packed.append(pack(self.final_gates().bool()))
-        self.model.keep_moved_buffers(self.task)
-
-    # ---- using what was learned
-
-    def _mask(self, task: int) -> Tensor:
-        return unpack(self.packed[task], self.total).to(self.model.device)
+        self.masks.keep(self.final_gates())
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        gates = self._mask(task) if task < len(self.packed) else self.final_gates()
-        return self.model.logits(x, task, weights=self._weights(gates))
+        finished = task < len(self.masks.packed)
+        return self._logits(x, task, self.masks.flat(task) if finished else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._by_name(self._mask(task).float())
+        return self.masks.complete(self.masks.of(task))
 
     def occupied(self) -> Mapping[str, Tensor]:
-        taken = self._taken()
-        if self.task == len(self.packed):
-            taken = torch.maximum(taken, self.final_gates())
-        return self._by_name(taken)
-
-    def mask_bytes(self) -> int:
-        """Return how many bytes the finished tasks' masks take."""
-        return sum(packed.numel() for packed in self.packed)
-
-    def state(self) -> dict[str, Tensor]:
-        return {f"mask/{t}": packed for t, packed in enumerate(self.packed)}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.packed = [state[f"mask/{t}"].cpu() for t in range(len(state))]
+        taken = self.masks.union()
+        if self.task == len(self.masks.packed):
+            taken |= self.final_gates().bool()
+        return self.masks.complete(self.masks.by_name(taken))

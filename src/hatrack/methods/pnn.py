@@ -15,7 +15,7 @@ AlexNet-like net). V and U have no biases. Earlier columns are computed as at ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -28,6 +28,7 @@ from torch.nn.functional import cross_entropy, linear, relu
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.declared import kept
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
@@ -50,9 +51,10 @@ class PNN(Method):
 
     scale: float = hyper(0.1, "standard deviation of the laterals' scalars at the start", low=0.0)
 
+    laterals: list[dict[str, Tensor]] = kept("lateral", answers=True)
+
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.laterals: list[dict[str, Tensor]] = []
         self._known: dict[str, Layer] | None = None
 
     def private(self) -> Mapping[str, Tensor]:
@@ -156,18 +158,6 @@ class PNN(Method):
 
     def occupied(self) -> Mapping[str, Tensor]:
         return {}
-
-    def added_parameters(self) -> Sequence[Tensor]:
-        return [t for made in self.laterals for t in made.values()]
-
-    def state(self) -> dict[str, Tensor]:
-        return {f"lateral/{t}/{key}": v for t, made in enumerate(self.laterals) for key, v in made.items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.laterals = [{} for _ in self.model.heads]
-        for key, value in state.items():
-            _, task, name = key.split("/", 2)
-            self.laterals[int(task)][name] = value.to(self.model.device)
 
 
 def _note(read: list[Tensor], module: nn.Module, args: Any) -> None:

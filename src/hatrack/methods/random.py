@@ -6,7 +6,6 @@ seed, the task and the inputs' position, so that a run can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
+from hatrack.methods.parts.declared import kept
 from hatrack.nets.model import Model
 
 
@@ -29,27 +29,21 @@ class Random(Method):
     stores: ClassVar[str] = "8 bytes a class"
     trains: ClassVar[bool] = False
 
+    log_frequency: list[Tensor] = kept("log_frequency", host=True)
+    seeds: Tensor = kept("seeds", host=True)
+
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.log_frequency: list[Tensor] = []
-        self.seeds: list[int] = []
+        self.seeds = torch.zeros(0, dtype=torch.long)
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        self.seeds.append(int(torch.randint(2**31, (), generator=generator)))
+        self.seeds = torch.cat([self.seeds, torch.randint(2**31, (1,), generator=generator)])
         counts = torch.bincount(feed.labels().cpu(), minlength=self.model.heads[task].out_features).double()
         self.log_frequency.append((counts / counts.sum()).log())
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         log_frequency = self.log_frequency[task]
-        draw = torch.Generator().manual_seed(self.seeds[task])
+        draw = torch.Generator().manual_seed(int(self.seeds[task]))
         noise = torch.rand(len(x), len(log_frequency), generator=draw, dtype=torch.float64)
         return (log_frequency - (-noise.log()).log()).float().to(x.device)
-
-    def state(self) -> dict[str, Tensor]:
-        state = {f"log_frequency/{t}": f for t, f in enumerate(self.log_frequency)}
-        return state | {"seeds": torch.tensor(self.seeds, dtype=torch.long)}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.seeds = [int(s) for s in state["seeds"]]
-        self.log_frequency = [state[f"log_frequency/{t}"].cpu() for t in range(len(self.seeds))]

@@ -18,7 +18,7 @@ from torch import Tensor
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.methods.own_heads import OwnHeads
+from hatrack.methods.parts.own_heads import OwnHeads
 
 
 @dataclass

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
 
 
@@ -23,21 +22,14 @@ class SGDFrozen(Method):
     summary: ClassVar[str] = "the network is frozen after the first task; only heads learn"
     stores: ClassVar[str] = "nothing"
     guarantee: ClassVar[bool] = True
-
-    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
-        super().begin_task(task, feed, generator)
+    settles: ClassVar[bool] = True
+    norms: ClassVar[str] = "frozen"  # nor does it count new data into running statistics
 
     def trainable(self) -> dict[str, Tensor]:
         everything = super().trainable()
         if self.task == 0:
             return everything
         return {name: tensor for name, tensor in everything.items() if name.startswith("head/")}
-
-    def begin_epoch(self) -> None:
-        super().begin_epoch()
-        if self.task > 0:  # a frozen network does not count new data into its running statistics either
-            self.model.freeze_statistics()
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return {name: torch.ones_like(p) for name, p in self.model.parameters().items()}

@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.methods.anchored import Anchored
+from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import along, part, scratch
 
 
 @dataclass
-class SI(Anchored):
+class SI(Method):
     """Hold weights by how much they have lowered the loss on their way."""
 
     name: ClassVar[str] = "si"
@@ -31,23 +33,24 @@ class SI(Anchored):
     source: ClassVar[str] = "Zenke et al. 2017"
     summary: ClassVar[str] = "weights are held by their share in the fall of the loss along the path"
     stores: ClassVar[str] = "8·P bytes in all: importances and anchor"
+    settles: ClassVar[bool] = True
 
     c: float = hyper(0.1, "weight of the penalty", low=0.0, search=(0.01, 10.0, "log"))
     xi: float = hyper(0.1, "ξ: damping, bounds the importance of weights that hardly moved", low=1e-9)
 
-    def strength(self) -> float:
-        return 2 * self.c
+    path: dict[str, Tensor] = along("path")  # steps that going back to the best epoch undoes have no share in it
+    anchor: Anchor = part(Anchor)
+    _moving: list[Tensor] = scratch()
+    _before: Any = scratch()
+    _gradients: Any = scratch()
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
+        self.anchor.start(self, 2 * self.c)
         self._moving = list(self.shared().values())
         self.path = {name: torch.zeros_like(p) for name, p in self.shared().items()}
-        self._before: Any = [p.detach().clone() for p in self._moving]
-        self._gradients: Any = [torch.zeros_like(p) for p in self._moving]
-
-    def along(self) -> dict[str, Tensor]:
-        # Steps that going back to the best epoch undoes have no share in where the weights end.
-        return {f"path/{name}": t for name, t in self.path.items()}
+        self._before = [p.detach().clone() for p in self._moving]
+        self._gradients = [torch.zeros_like(p) for p in self._moving]
 
     @torch.no_grad()
     def after_backward(self) -> None:
@@ -64,9 +67,9 @@ class SI(Anchored):
         torch._foreach_addcmul_(list(self.path.values()), self._gradients, step, value=-1)
 
     def end_task(self, feed: Feed) -> None:
-        start = self.anchors or self.model.initial
-        importance = {}
+        start = self.anchor.anchors or self.model.initial
+        importance, old = {}, self.anchor.weights
         for name, p in self.shared().items():
             new = self.path[name] / ((p.detach() - start[name]) ** 2 + self.xi)
-            importance[name] = (self.weights[name] + new if self.weights else new).clamp_min(0)
-        self.hold(importance)
+            importance[name] = (old[name] + new if old else new).clamp_min(0)
+        self.anchor.hold(self.shared(), importance)

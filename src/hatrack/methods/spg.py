@@ -27,8 +27,9 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.measure.cross_head import FIGURES, chi
 from hatrack.methods.hyper import hyper
-from hatrack.methods.importance import crossed_importance, larger, own_importance
-from hatrack.methods.soft_mask import SoftMask
+from hatrack.methods.parts.declared import progress
+from hatrack.methods.parts.importance import crossed_importance, larger, own_importance
+from hatrack.methods.parts.soft_mask import SoftMask
 
 
 @dataclass
@@ -44,9 +45,11 @@ class SPG(SoftMask):
     chi: bool = hyper(True, "let the heads of old tasks have a say in the importance (cross-head importance)")
     importance_dropout: bool = hyper(False, "collect the gradients with dropout on, as the published code does")
 
+    chi_figures: Tensor = progress("chi")  # of the heads of old tasks, on the host; NaN: no value
+
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        self._chi = torch.full((len(FIGURES),), torch.nan, dtype=torch.float64)  # NaN: no value, on the host
+        self.chi_figures = torch.full((len(FIGURES),), torch.nan, dtype=torch.float64)
 
     def measured(self, feed: Feed) -> dict[str, Tensor]:
         self.model.net.train(self.importance_dropout)
@@ -58,14 +61,11 @@ class SPG(SoftMask):
             return own
         found = chi(own, [crossed], self.importance)
         numbers = [torch.nan if (value := found[name]) is None else value for name in FIGURES]
-        self._chi.copy_(torch.tensor(numbers, dtype=torch.float64))
+        self.chi_figures.copy_(torch.tensor(numbers, dtype=torch.float64))
         return larger(own, crossed)
-
-    def in_progress(self) -> dict[str, Tensor]:
-        return {**super().in_progress(), "chi": self._chi}
 
     def facts(self) -> Mapping[str, float | None]:
         """F-each, G-each, F-total and G-total: what the heads of old tasks had to say (appendix A.3)."""
-        figures = dict(zip(FIGURES, self._chi.tolist(), strict=True))
+        figures = dict(zip(FIGURES, self.chi_figures.tolist(), strict=True))
         known = {name: None if isnan(value) else value for name, value in figures.items()}
         return known if any(value is not None for value in known.values()) else {}

@@ -16,9 +16,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.methods.fisher import fisher_diagonal
-from hatrack.methods.importance import normalised
-from hatrack.methods.soft_mask import SoftMask
+from hatrack.methods.parts.fisher import fisher_diagonal
+from hatrack.methods.parts.importance import normalised
+from hatrack.methods.parts.soft_mask import SoftMask
 
 
 @dataclass

@@ -18,7 +18,6 @@ root of its own mean square has entries near 1, and a norm that says how many th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp
 from typing import ClassVar
@@ -29,7 +28,7 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.nets.model import Model
+from hatrack.methods.parts.declared import kept, progress, scratch
 
 EPSILON = 1e-8
 
@@ -51,10 +50,11 @@ class TAG(Method):
     beta1: float = hyper(0.9, "decay of the directions", low=0.0, high=1.0)
     beta2: float = hyper(0.99, "decay of the accumulated squared gradients", low=0.0, high=1.0)
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.directions: list[dict[str, Tensor]] = []  # M of finished tasks, of length 1
-        self.squares: list[dict[str, Tensor]] = []  # V of finished tasks
+    directions: list[dict[str, Tensor]] = kept("direction")  # M of finished tasks, of length 1
+    squares: list[dict[str, Tensor]] = kept("square")  # V of finished tasks
+    m: dict[str, Tensor] = progress("m")
+    v: dict[str, Tensor] = progress("v")
+    old: dict[str, tuple[Tensor, Tensor]] = scratch()
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
@@ -69,9 +69,6 @@ class TAG(Method):
             )
             for name in known
         }
-
-    def in_progress(self) -> dict[str, Tensor]:
-        return {**{f"m/{n}": t for n, t in self.m.items()}, **{f"v/{n}": t for n, t in self.v.items()}}
 
     @torch.no_grad()
     def after_backward(self) -> None:
@@ -101,17 +98,6 @@ class TAG(Method):
         shared = [name for name in self.m if name.startswith("net/")]
         self.directions.append({name: unit(self.m[name]) for name in shared})
         self.squares.append({name: self.v[name].clone() for name in shared})
-
-    def state(self) -> dict[str, Tensor]:
-        kinds = (("direction", self.directions), ("square", self.squares))
-        return {f"{kind}/{t}/{n}": v for kind, kept in kinds for t, one in enumerate(kept) for n, v in one.items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        tasks = 1 + max((int(key.split("/")[1]) for key in state), default=-1)
-        self.directions, self.squares = [{} for _ in range(tasks)], [{} for _ in range(tasks)]
-        for key, tensor in state.items():
-            kind, task, name = key.split("/", 2)
-            (self.directions if kind == "direction" else self.squares)[int(task)][name] = tensor.to(self.model.device)
 
 
 def unit(x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ largest of their strengths. Norms with running statistics are one a task. Other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import expm1, log, sqrt
 from typing import ClassVar
@@ -39,8 +39,8 @@ from hatrack.errors import HatrackError
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.methods.nodes import written
-from hatrack.methods.norms import private_norms
+from hatrack.methods.parts.declared import kept, scratch
+from hatrack.methods.parts.nodes import written
 from hatrack.nets.model import Model
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -55,6 +55,7 @@ class UCL(Method):
     source: ClassVar[str] = "Ahn et al. 2019"
     summary: ClassVar[str] = "Bayesian weights with an uncertainty a node; certain nodes resist change"
     stores: ClassVar[str] = "4·P + 4·U bytes in all: means, a deviation a node"
+    norms: ClassVar[str] = "task"
     shares_batches: ClassVar[bool] = False  # a sum over the batch stands beside its mean
 
     lr: float = hyper(0.001, "learning rate of the means at the start of a task", low=0.0, search=(1e-4, 1e-2, "log"))
@@ -63,6 +64,11 @@ class UCL(Method):
     beta: float = hyper(0.03, "weight of the uncertainties' regulariser", low=0.0, search=(1e-4, 0.1, "log"))
     ratio: float = hyper(0.5, "share of a weight's variance that is uncertainty at the start", low=0.0, high=1.0)
     alpha: float = hyper(0.01, "weight of the pull to the starting weights in the first task", low=0.0)
+
+    anchors: dict[str, Tensor] = kept("")  # μ* and b*, and ρ* under "rho/…"; empty before the first task ends
+    mu_old: dict[str, Tensor] = scratch()
+    sigma_old: dict[str, Tensor] = scratch()
+    strength: dict[str, Tensor] = scratch()
 
     def attach(self, model: Model) -> None:
         super().attach(model)
@@ -79,10 +85,6 @@ class UCL(Method):
                 )
         self.start = {name: self._start(name) for name in self.gaussian}
         self.rho = {name: self._new_rho(name) for name in self.gaussian}
-        self.anchors: dict[str, Tensor] = {}  # μ* and b*, and ρ* under "rho/…"; empty before the first task ends
-
-    def private(self) -> Mapping[str, Tensor]:
-        return private_norms(self.model, "task")
 
     def _start(self, name: str) -> float:
         """σ₀ of a layer."""
@@ -178,12 +180,3 @@ class UCL(Method):
     def end_task(self, feed: Feed) -> None:
         means = {name: p.detach().clone() for name, p in {**self.gaussian, **self.plain}.items()}
         self.anchors = {**means, **{f"rho/{name}": rho.detach().clone() for name, rho in self.rho.items()}}
-        self.model.keep_moved_buffers(self.task)
-
-    # ---- memory
-
-    def state(self) -> dict[str, Tensor]:
-        return dict(self.anchors)
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.anchors = {name: tensor.to(self.model.device) for name, tensor in state.items()}

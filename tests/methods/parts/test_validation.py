@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hatrack.methods.validation import Scores
+from hatrack.methods.parts.validation import Scores
 
 
 def test_the_epoch_with_the_lowest_mean_loss_counts() -> None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.methods.parts.declared import Part, kept
 
 ROWS_BATCH = 1000
 
 
-class EpisodicMemory:
-    """Prepared inputs, labels and task numbers; empty before the first task has ended."""
+@dataclass(init=False, eq=False)
+class EpisodicMemory(Part):
+    """Prepared inputs (x), labels (y) and task numbers (source); empty before the first task has ended."""
+
+    held: dict[str, Tensor] = kept("memory")
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
-        self._held: Batch | None = None
 
     def __len__(self) -> int:
-        return 0 if self._held is None else len(self._held.y)
+        return len(self.held["y"]) if self.held else 0
 
     def add(self, feed: Feed, task: int, per_class: int) -> None:
         """Keep up to `per_class` random samples of every class of a task."""
@@ -37,31 +41,12 @@ class EpisodicMemory:
             picked.append((batch.x[rows], batch.y[rows]))
             start += len(batch.y)
         x, y = (torch.cat(part).to(self._device) for part in zip(*picked, strict=True))
-        new = Batch(x, y, torch.full_like(y, task))
-        if self._held is not None:
-            new = Batch(*(torch.cat(pair) for pair in zip(self._parts(self._held), self._parts(new), strict=True)))
-        self._held = new
+        new = {"x": x, "y": y, "source": torch.full_like(y, task)}
+        self.held = {name: torch.cat([self.held[name], more]) for name, more in new.items()} if self.held else new
 
     def draw(self, size: int) -> Batch:
         """Return `size` random samples of all tasks, or all of them where there are no more."""
-        assert self._held is not None
         if len(self) <= size:
-            return self._held
+            return Batch(**self.held)
         rows = torch.randperm(len(self), device=self._device)[:size]
-        return Batch(*(part[rows] for part in self._parts(self._held)))
-
-    @staticmethod
-    def _parts(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        assert batch.source is not None
-        return batch.x, batch.y, batch.source
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all samples."""
-        if self._held is None:
-            return {}
-        return dict(zip(("memory/x", "memory/y", "memory/source"), self._parts(self._held), strict=True))
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` returned."""
-        if state:
-            self._held = Batch(*(state[f"memory/{part}"].to(self._device) for part in ("x", "y", "source")))
+        return Batch(**{name: values[rows] for name, values in self.held.items()})

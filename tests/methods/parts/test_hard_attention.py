@@ -8,7 +8,7 @@ import torch
 import hatrack
 from hatrack import HAT, Learner
 from hatrack.learn.fit import Epoch
-from hatrack.methods.hard_attention import HardAttention
+from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.pmask import PMask
 from hatrack.nets import build
 

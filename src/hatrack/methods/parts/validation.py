@@ -6,15 +6,24 @@ up on the device and remembers the figures of the epoch with the lowest loss, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
+from hatrack.methods.parts.declared import Part, progress
 
-class Scores:
+
+@dataclass(init=False, eq=False)
+class Scores(Part):
     """Loss and accuracies of the best epoch so far; `rivals` is how many predictions are compared side by side."""
 
+    sums: Tensor = progress("scores/sums")  # of the epoch just validated: samples, loss, hits
+    best: Tensor = progress("scores/best")
+
     def __init__(self, device: torch.device, rivals: int = 1) -> None:
-        self.sums = torch.zeros(2 + rivals, device=device)  # of the epoch just validated: samples, loss, hits
+        super().__init__()
+        self.sums = torch.zeros(2 + rivals, device=device)
         self.best = torch.zeros(2 + rivals, device=device)
         self.reset()
 
@@ -44,7 +53,3 @@ class Scores:
         """Return the best epoch's mean loss and accuracies; None when no epoch brought any."""
         samples, loss, *hits = self._leader().tolist()
         return (loss / samples, [h / samples for h in hits]) if samples else None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return what changes, for saving in the middle of a phase."""
-        return {"scores/sums": self.sums, "scores/best": self.best}

@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from tiny import feed, samples
 
-from hatrack.methods.memory import EpisodicMemory
+from hatrack.methods.parts.memory import EpisodicMemory
+
+CPU = torch.device("cpu")
 
 
 def rows(x: torch.Tensor) -> set[tuple[float, ...]]:
@@ -51,8 +53,8 @@ def test_state_round_trip() -> None:
     other = EpisodicMemory(torch.device("cpu"))
     assert len(other) == 0
     assert other.state() == {}
-    other.load_state({})
+    other.load_state({}, 0, CPU)
     assert len(other) == 0
-    other.load_state(memory.state())
+    other.load_state(memory.state(), 2, CPU)
     for a, b in zip(other.draw(1000), memory.draw(1000), strict=True):
         assert torch.equal(a, b)

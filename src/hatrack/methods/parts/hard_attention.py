@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.declared import scratch
 
 
 @dataclass
@@ -28,6 +29,11 @@ class HardAttention(Method):
     c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
     start: str = hyper("normal", "embeddings at first: normal, N(0, 1), or open, U(0, 2)", choices=("normal", "open"))
 
+    embedding: nn.Parameter = scratch()
+    taken: Tensor = scratch()  # by earlier tasks
+    prices: Tensor = scratch()
+    _scale: Tensor = scratch()
+
     def attend(self, size: int, taken: Tensor, generator: torch.Generator) -> None:
         """Start a task: a fresh embedding of `size` entries, beside what is taken already."""
         draw, scale = (torch.randn, 1.0) if self.start == "normal" else (torch.rand, 2.0)
@@ -36,7 +42,7 @@ class HardAttention(Method):
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""
-        self.taken, self._prices = taken, prices(taken)
+        self.taken, self.prices = taken, prices(taken)
 
     def scale(self) -> Tensor:
         """Return s at this step of the epoch."""
@@ -55,7 +61,7 @@ class HardAttention(Method):
 
     def attended_loss(self, logits: Tensor, y: Tensor, gates: Tensor) -> Tensor:
         """Return cross-entropy plus the price of the gates."""
-        return cross_entropy(logits, y) + self.c * sparsity(gates, self._prices)
+        return cross_entropy(logits, y) + self.c * sparsity(gates, self.prices)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), "embedding": self.embedding}
@@ -71,6 +77,3 @@ class HardAttention(Method):
     def after_step(self) -> None:
         super().after_step()
         self.embedding.data.clamp_(-EMBEDDING_RANGE, EMBEDDING_RANGE)
-
-    def s_now(self) -> float:
-        return self.s_max

@@ -1,4 +1,4 @@
-"""Methods that hold the shared weights near where the last task left them (EWC and its kin, SI, IMM).
+"""Holding the shared weights near where the last task left them (EWC and its kin, SI, IMM).
 
     loss     + ½·Σ k·(θ − θ*)², k = λ·w; methods differ in the weights w
     gradient ← (gradient + k·(θ − θ*)) / (1 + lr·k)
@@ -23,9 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
-from hatrack.nets.model import Model
+from hatrack.methods.parts.declared import Part, kept
 
 
 class Pull:
@@ -69,58 +68,28 @@ class Pull:
         torch._foreach_mul_(gradients, [self._damping[i] for i in moved])
 
 
-@dataclass
-class Anchored(Method):
-    """Base of the methods with a quadratic penalty around the last task's weights."""
+@dataclass(init=False, eq=False)
+class Anchor(Part):
+    """Anchors of all shared parameters where the last task left them, and how much each entry counts."""
 
-    def attach(self, model: Model) -> None:
-        super().attach(model)
-        self.anchors: dict[str, Tensor] = {}
-        self.weights: dict[str, Tensor] = {}
-        self.pull: Pull | None = None
+    anchors: dict[str, Tensor] = kept("anchor")
+    weights: dict[str, Tensor] = kept("weight")
+    pull: Pull | None = None
 
-    def strength(self) -> float:
-        """Return λ."""
-        raise NotImplementedError
+    def start(self, method: Method, strength: float) -> None:
+        """Pull the coming task's weights back to the anchors, if there are any."""
+        if self.anchors:
+            k = {name: strength * w for name, w in self.weights.items()}
+            self.pull = Pull(method.shared(), self.anchors, k or strength, method.lr)
 
-    def shared(self) -> dict[str, Tensor]:
-        """Return the parameters that tasks share, by name."""
-        own = self.model.private[self.task]
-        return {name: p for name, p in self.model.parameters().items() if name not in own}
-
-    def hold(self, weights: Mapping[str, Tensor]) -> None:
+    def hold(self, parameters: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
         """Anchor the next task at the weights as they are now; no `weights`: all entries count alike."""
-        self.anchors = {name: p.detach().clone() for name, p in self.shared().items()}
+        self.anchors = {name: p.detach().clone() for name, p in parameters.items()}
         self.weights = dict(weights)
 
-    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
-        self.refuse_unfrozen()
-        super().begin_task(task, feed, generator)
-        if self.anchors:
-            k = {name: self.strength() * w for name, w in self.weights.items()}
-            self.pull = Pull(self.shared(), self.anchors, k or self.strength(), self.lr)
+    def penalty(self) -> Tensor | None:
+        return None if self.pull is None else self.pull.value()
 
-    def loss(self, batch: Batch) -> Tensor:
-        return self._with_penalty(super().loss(batch))
-
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return self._with_penalty(super().valid_loss(logits, y))
-
-    def _with_penalty(self, loss: Tensor) -> Tensor:
-        return loss if self.pull is None else loss + self.pull.value()
-
-    def after_backward(self) -> None:
+    def on_gradients(self) -> None:
         if self.pull is not None:
             self.pull.on_gradients()
-
-    def state(self) -> dict[str, Tensor]:
-        state = {f"anchor/{name}": t for name, t in self.anchors.items()}
-        return state | {f"weight/{name}": t for name, t in self.weights.items()}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        self.anchors, self.weights = self.stored(state, "anchor/"), self.stored(state, "weight/")
-
-    def stored(self, state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-        """Return the tensors kept under `prefix`, by name."""
-        device = self.model.device
-        return {key.removeprefix(prefix): t.to(device) for key, t in state.items() if key.startswith(prefix)}

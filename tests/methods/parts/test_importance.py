@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny import arrays, as_arrays, backward, close, feed, gradient, model, samples
 
-from hatrack.methods.importance import gradient_importance, normalised, summed_gradients
+from hatrack.methods.parts.importance import gradient_importance, normalised, summed_gradients
 
 
 def standardised(g: np.ndarray) -> np.ndarray:

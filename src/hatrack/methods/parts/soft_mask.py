@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.methods.gradient_mask import GradientMask
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.declared import progress, scratch
+from hatrack.methods.parts.gradient_mask import GradientMask
 
 
 @dataclass
@@ -28,6 +29,10 @@ class SoftMask(GradientMask):
         0, "take the importance after this epoch; 0 = at the end of the task", low=0, search=(0, 1, 10, 20)
     )
 
+    epochs: Tensor = progress("epochs")  # begun in this task; on the host, where it is asked for
+    early: dict[str, Tensor] = progress("early")
+    _head_pass: Tensor | None = scratch()
+
     def measured(self, feed: Feed) -> dict[str, Tensor]:
         """Return γ^t of the network as it stands; its mode may be changed."""
         raise NotImplementedError
@@ -35,18 +40,17 @@ class SoftMask(GradientMask):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self._feed = feed
-        self._epochs = torch.zeros((), dtype=torch.long)  # begun in this task; on the host, where it is asked for
-        self._early = {name: torch.zeros_like(p) for name, p in self.shared().items()} if self.importance_epoch else {}
-        self._head_pass: Tensor | None = None
+        self.epochs = torch.zeros((), dtype=torch.long)
+        self.early = {name: torch.zeros_like(p) for name, p in self.shared().items()} if self.importance_epoch else {}
+        self._head_pass = None
         if self.importance:
             self._head_pass = 1 - torch.cat([amount.flatten() for amount in self.amounts().values()]).mean()
 
     def begin_epoch(self) -> None:
-        # Every epoch begins here, which makes this the place to see the network as the epoch before left it.
-        if self.importance_epoch and int(self._epochs) == self.importance_epoch:
+        if self.importance_epoch and int(self.epochs) == self.importance_epoch:
             for name, value in self.measured(self._feed).items():
-                self._early[name].copy_(value)
-        self._epochs += 1
+                self.early[name].copy_(value)
+        self.epochs += 1
         super().begin_epoch()
 
     def after_backward(self) -> None:
@@ -55,9 +59,6 @@ class SoftMask(GradientMask):
             head: Any = [p.grad for p in self.model.heads[self.task].parameters()]
             torch._foreach_mul_(head, self._head_pass)
 
-    def in_progress(self) -> dict[str, Tensor]:
-        return {"epochs": self._epochs, **{f"early/{name}": value for name, value in self._early.items()}}
-
     def end_task(self, feed: Feed) -> None:
-        early = self.importance_epoch and int(self._epochs) > self.importance_epoch
-        self.accumulate(dict(self._early) if early else self.measured(feed))
+        early = self.importance_epoch and int(self.epochs) > self.importance_epoch
+        self.accumulate(dict(self.early) if early else self.measured(feed))

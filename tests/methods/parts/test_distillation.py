@@ -7,7 +7,8 @@ import torch
 from tiny import model as new_model
 from tiny import samples, softmax
 
-from hatrack.methods.distillation import Teacher, soft_cross_entropy
+from hatrack.methods.parts.distillation import Teacher, soft_cross_entropy
+from hatrack.nets.model import Model
 
 
 def test_soft_cross_entropy_is_the_formula() -> None:
@@ -27,23 +28,28 @@ def test_a_teacher_answers_as_the_network_did_without_dropout_and_without_gradie
     with torch.no_grad():
         before = [model.logits(x, t) for t in range(2)]
     model.net.train()
-    teacher = Teacher(model.net, model.heads)
-    assert model.net.training
+    teacher = Teacher(model)
+    teacher.learn(heads=2)
     with torch.no_grad():
         for p in (*model.net.parameters(), *model.heads[0].parameters()):
             p.add_(1.0)
-    for then, now in zip(before, teacher.logits(x), strict=True):
+    for then, now in zip(before, teacher.logits(x, 0), strict=True):
         assert torch.equal(then, now)
         assert not now.requires_grad
-    again = Teacher.from_state(new_model().net, model.heads, teacher.state())
-    for then, now in zip(before, again.logits(x), strict=True):
+    assert model.net.training
+    again = Teacher(model)
+    again.load_state(teacher.state(), 1, torch.device("cpu"))
+    for then, now in zip(before, again.logits(x, 0), strict=True):
         assert torch.equal(then, now)
     assert all(p.requires_grad for p in (*model.net.parameters(), *model.heads[0].parameters()))
 
 
 def test_heads_in_single_precision_stand_on_a_teacher_in_double() -> None:
-    net = torch.nn.Linear(4, 3).double()
-    head = torch.nn.Linear(3, 2)
+    model = Model(torch.nn.Linear(4, 3).double(), torch.device("cpu"))
     x = torch.ones(5, 4, dtype=torch.float64)
-    [logits] = Teacher(net, [head]).logits(x)
-    assert torch.equal(logits, head(net(x).float()))
+    model.meet(x)
+    model.add_task(2, torch.Generator().manual_seed(0))
+    teacher = Teacher(model)
+    teacher.learn(heads=1)
+    [logits] = teacher.logits(x, 0)
+    assert torch.equal(logits, model.heads[0](model.net(x).float()))

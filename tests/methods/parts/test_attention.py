@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.methods.attention import attend, new_attention
+from hatrack.methods.parts.attention import attend, new_attention
 
 
 @pytest.mark.parametrize(("width", "heads"), [(10, 5), (7, 3), (3, 5)])

@@ -9,7 +9,7 @@ from torch import nn
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Task
-from hatrack.methods.fisher import fisher_diagonal
+from hatrack.methods.parts.fisher import fisher_diagonal
 
 
 @pytest.mark.parametrize("size", [1, 4])

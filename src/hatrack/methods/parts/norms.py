@@ -1,4 +1,4 @@
-"""What masking methods do with norms that keep running statistics (batch norm).
+"""What becomes of norms that keep running statistics (batch norm), and of other buffers that training moves.
 
 Such a norm has statistics of *data*, and data change from task to task: sharing them changes old tasks even when no
 weight moves. The ResNet study (Dinu 2019) found that masks work on residual networks only with norms of their own

@@ -7,7 +7,7 @@ import torch
 from tiny import arrays, cross_entropy, samples
 from tiny import model as new_model
 
-from hatrack.methods.own_heads import OwnHeads
+from hatrack.methods.parts.own_heads import OwnHeads
 
 
 def test_every_sample_counts_by_its_own_head_and_no_other_head_learns_from_it() -> None:

@@ -8,7 +8,10 @@ import torch
 from tiny import batch, begin, samples
 from tiny import model as new_model
 
-from hatrack.methods.anchored import Anchored, Pull
+from hatrack.data.feed import Feed
+from hatrack.methods.base import Method
+from hatrack.methods.parts.anchor import Anchor, Pull
+from hatrack.nets.model import Model
 
 RNG = np.random.default_rng(0)
 THETA = {"a": RNG.normal(size=(3, 2)), "b": RNG.normal(size=4)}
@@ -88,14 +91,18 @@ def test_a_parameter_without_a_gradient_gets_none() -> None:
     assert theta["b"].grad is None
 
 
-class Held(Anchored):
+class Held(Method):
     """Weights by hand."""
 
     name = "held"
-    lam = 3.0
 
-    def strength(self) -> float:
-        return self.lam
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.anchor = Anchor()
+
+    def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
+        super().begin_task(task, feed, generator)
+        self.anchor.start(self, 3.0)
 
 
 @pytest.mark.parametrize("weight", [1e-6, 0.1, 1e9])
@@ -104,19 +111,20 @@ def test_no_weight_makes_a_step_overshoot(weight: float) -> None:
     method.attach(model)
     x, y = samples(0)
     begin(method, 0, x, y)
-    method.hold({name: torch.full_like(p, weight) for name, p in method.shared().items()})
+    shared = method.shared()
+    method.anchor.hold(shared, {name: torch.full_like(p, weight) for name, p in shared.items()})
     stepper = begin(method, 1, x, y)
-    assert float(method.pull.value()) == 0.0
+    assert float(method.anchor.penalty()) == 0.0
     with torch.no_grad():
         for p in model.net.parameters():
             p.add_(1.0)
-    value = float(method.pull.value())
+    value = float(method.anchor.penalty())
     entries = sum(p.numel() for p in model.net.parameters())
     assert value == pytest.approx(entries * 0.5 * 3 * weight, rel=1e-9)
     off = []
     for _ in range(30):
         stepper.step(batch(x, y))
-        off.append(max(float((p - method.anchors[n]).abs().max().detach()) for n, p in method.shared().items()))
+        off.append(max(float((p - method.anchor.anchors[n]).abs().max().detach()) for n, p in method.shared().items()))
     assert max(off) < 2.0
     if weight > 1:
         assert off[-1] < 1e-6

@@ -1,0 +1,105 @@
+"""What SupSup and WSN share: a subnetwork a task, made of the best scored weights of every layer.
+
+    mask     M = 1 for the share `keep` of a layer's entries with the largest |score|, 0 elsewhere
+    forward  W ⊙ M; backward straight through the mask: dL/d|score| = dL/dM
+    scores   U(±1/√fan_in) at first, trained with Adam; what a finished task keeps is its mask, at one bit a weight
+
+Every parameter with two axes or more is masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from hatrack.data.feed import Batch, Feed
+from hatrack.methods.base import Method
+from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.declared import scratch
+from hatrack.methods.parts.weight_masks import PackedMasks
+from hatrack.nets.model import Model
+
+
+@dataclass
+class Subnetworks(Method):
+    """Masks from scores, over weights that are trained along or are not."""
+
+    family: ClassVar[str] = "hard masks"
+    guarantee: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
+    norms: ClassVar[str] = "task"
+    trains_weights: ClassVar[bool] = False
+
+    lr: float = hyper(0.001, "learning rate (Adam) at the start of every task", low=0.0, search=(1e-4, 0.1, "log"))
+    lr_min: float = hyper(1e-5, "training on a task stops when the learning rate falls below", low=0.0)
+    keep: float = hyper(0.32, "share of every layer's weights in a mask", low=0.0, high=1.0, search=(0.01, 0.5, "log"))
+
+    scores: dict[str, Tensor] = scratch()
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self.masks = PackedMasks(self.shared())
+
+    def drawn(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return scores to begin with."""
+        bounds = {name: weight[0].numel() ** -0.5 for name, weight in self.masks.masked.items()}
+        return {
+            name: ((torch.rand(weight.shape, generator=generator) * 2 - 1) * bounds[name]).to(weight)
+            for name, weight in self.masks.masked.items()
+        }
+
+    def score(self, start: Mapping[str, Tensor]) -> None:
+        """Begin a task with these scores."""
+        self.scores = {name: nn.Parameter(scores.detach().clone()) for name, scores in start.items()}
+
+    def trainable(self) -> dict[str, Tensor]:
+        return {**{f"scores/{name}": s for name, s in self.scores.items()}, **super().trainable()}
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
+        return torch.optim.Adam(parameters, lr=self.lr, fused=True)
+
+    def loss(self, batch: Batch) -> Tensor:
+        behind = {n: w if self.trains_weights else w.detach() for n, w in self.masks.masked.items()}
+        weights = {name: behind[name] * straight_through(s, self.keep) for name, s in self.scores.items()}
+        return cross_entropy(self.model.logits(batch.x, self.task, weights=weights), batch.y)
+
+    def end_task(self, feed: Feed) -> None:
+        self.masks.keep(torch.cat([mask.flatten() for mask in self._learning().values()]))
+
+    def _learning(self) -> dict[str, Tensor]:
+        """Return the masks that the task would keep if it ended now."""
+        return {name: top(s.detach().abs(), self.keep) for name, s in self.scores.items()}
+
+    def _masks(self, task: int) -> dict[str, Tensor]:
+        return self.masks.of(task) if task < len(self.masks.packed) else self._learning()
+
+    def predict(self, x: Tensor, task: int) -> Tensor:
+        return self.model.logits(x, task, weights=self.masks.weights(self._masks(task)))
+
+    def use(self, task: int) -> Mapping[str, Tensor]:
+        return self.masks.complete(self._masks(task))
+
+    def occupied(self) -> Mapping[str, Tensor]:
+        taken = self.masks.by_name(self.masks.union())
+        if self.task == len(self.masks.packed):
+            taken = {name: mask | taken[name] for name, mask in self._learning().items()}
+        return self.masks.complete(taken)
+
+
+def top(scores: Tensor, keep: float) -> Tensor:
+    """Mark the share `keep` of the entries, those with the largest scores."""
+    below = min(int((1 - keep) * scores.numel()), scores.numel() - 1)  # as the published code rounds
+    # Not kthvalue: on a GPU it lets one block of threads do all the work.
+    return scores >= scores.flatten().topk(scores.numel() - below, sorted=False).values.min()
+
+
+def straight_through(scores: Tensor, keep: float) -> Tensor:
+    """Return the mask of |scores| as floats; its gradient goes on to |scores| as it is."""
+    size = scores.abs()
+    return top(size.detach(), keep).to(size.dtype) + (size - size.detach())

@@ -1,0 +1,77 @@
+"""Masks on single weights: which they stand on, what finished tasks keep of them, and how they are scored.
+
+forward  W ⊙ M; a finished task's M is kept at one bit a weight
+scores   M = 1 for the share `keep` of a layer's entries with the largest |score|, 0 elsewhere; backward straight
+through the mask: dL/d|score| = dL/dM
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hatrack.masks.gates import apply
+from hatrack.masks.packed import pack, unpack
+from hatrack.methods.parts.declared import Part, kept
+
+
+@dataclass(init=False, eq=False)
+class WeightMasks(Part):
+    """Masks on the parameters that tasks share, or on those with two axes or more alone: biases stay as they are."""
+
+    def __init__(self, shared: Mapping[str, Tensor], biases: bool = False) -> None:
+        super().__init__()
+        self.shared = dict(shared)
+        self.masked = {name: p for name, p in shared.items() if biases or p.ndim > 1}
+
+    @property
+    def others(self) -> dict[str, Tensor]:
+        """The shared parameters that no mask stands on."""
+        return {name: p for name, p in self.shared.items() if name not in self.masked}
+
+    def weights(self, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return W ⊙ M; closed boolean masks give exact zeros."""
+        return {name: apply(mask, self.masked[name]) for name, mask in masks.items()}
+
+    def complete(self, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return masks as shares of use, with those of the parameters that every task uses as a whole."""
+        return {n: masks[n].float() if n in masks else torch.ones_like(p) for n, p in self.shared.items()}
+
+
+@dataclass(init=False, eq=False)
+class PackedMasks(WeightMasks):
+    """Finished tasks' masks, packed."""
+
+    packed: list[Tensor] = kept("mask", host=True)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of entries."""
+        return [p.numel() for p in self.masked.values()]
+
+    def by_name(self, flat: Tensor) -> dict[str, Tensor]:
+        """Cut a vector over all entries into one tensor a parameter."""
+        parts = flat.split(self.sizes)
+        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
+
+    def keep(self, mask: Tensor) -> None:
+        """Take in a finished task's mask over all entries."""
+        self.packed.append(pack(mask.bool()))
+
+    def flat(self, task: int) -> Tensor:
+        """Return a finished task's mask as a vector."""
+        return unpack(self.packed[task], sum(self.sizes)).to(next(iter(self.masked.values())).device)
+
+    def of(self, task: int) -> dict[str, Tensor]:
+        """Return a finished task's masks."""
+        return self.by_name(self.flat(task))
+
+    def union(self) -> Tensor:
+        """Return, as a vector, whether any finished task uses an entry."""
+        taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
+        for packed in self.packed:
+            taken |= unpack(packed, len(taken))
+        return taken.to(next(iter(self.masked.values())).device)
