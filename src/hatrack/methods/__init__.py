@@ -35,6 +35,7 @@ from hatrack.methods.spg_fi import SPGFisher
 from hatrack.methods.supsup import SupSup
 from hatrack.methods.tag import TAG
 from hatrack.methods.ucl import UCL
+from hatrack.methods.wsn import WSN
 
 METHODS: dict[str, type[Method]] = {
     m.name: m
@@ -71,5 +72,6 @@ METHODS: dict[str, type[Method]] = {
         SupSup,
         TAG,
         UCL,
+        WSN,
     )
 }
