@@ -37,12 +37,12 @@ def compensate(gradient: Tensor, embedding: Tensor, s: Tensor, s_max: float) -> 
     The division undoes the slope of the annealed sigmoid, the product imposes that of σ(e) times s_max.
     """
     ratio = s_max / s
-    for q, e in zip(_in_cache(gradient), _in_cache(embedding), strict=True):
+    for q, e in zip(in_cache(gradient), in_cache(embedding), strict=True):
         imposed = (e * s).clamp_(-COSH_RANGE, COSH_RANGE).cosh_().add_(1).mul_(ratio)
         q.mul_(imposed.div_(torch.cosh(e).add_(1)))
 
 
-def _in_cache(x: Tensor) -> Sequence[Tensor]:
+def in_cache(x: Tensor) -> Sequence[Tensor]:
     """Return stretches of x that a CPU goes through several times without fetching them anew."""
     return x.split(IN_CACHE) if x.device.type == "cpu" else [x]
 

@@ -21,10 +21,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import gate
+from hatrack.masks.entries import gate_entries, gated
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.hyper import hyper
@@ -70,8 +71,9 @@ class PMask(HardAttention):
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def loss(self, batch: Batch) -> Tensor:
-        gates = gate(self.embedding, self.scale())
-        return self.attended_loss(self._logits(batch.x, self.task, gates), batch.y, gates)
+        gates = gate_entries(self.embedding, self.scale())
+        price, weights = gated(gates, self.prices, self.masks.masked)
+        return cross_entropy(self.model.logits(batch.x, self.task, weights=weights), batch.y) + self.c * price
 
     def _logits(self, x: Tensor, task: int, gates: Tensor) -> Tensor:
         return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
