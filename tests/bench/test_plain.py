@@ -73,7 +73,7 @@ def test_every_step_is_what_torch_does_by_itself(monkeypatch: pytest.MonkeyPatch
     def never(*_: object, **__: object) -> None:
         raise AssertionError("hatrack works in the plain torch loop")
 
-    for owner, name in ((Stepper, "step"), (Stepper, "evaluate"), (Engine, "epoch"), (Model, "__init__")):
+    for owner, name in ((Stepper, "step"), (Stepper, "evaluate"), (Engine, "advance"), (Model, "__init__")):
         monkeypatch.setattr(owner, name, never)
     plain = loop(small(), steps=3)
     with Seen() as seen:

@@ -98,7 +98,7 @@ def test_one_bit_of_what_the_method_left_is_noticed(name: str) -> None:
     """Through `state` and `load_state`, as a file would bring it."""
     learner = taught(name)
     for key, tensor in learner.method.state().items():
-        if tensor.numel() == 0 or key == "finished":
+        if tensor.numel() == 0 or key == "finished" or key.startswith("scores/"):  # WSN's: where the next mask starts
             continue
         state = {k: t.detach().clone() for k, t in learner.method.state().items()}
         bad = {k: t.clone() for k, t in state.items()}

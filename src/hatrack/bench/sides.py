@@ -59,7 +59,9 @@ class Member:
 
     def epoch(self) -> Iterator[None]:
         """Run one epoch in turns."""
-        return self.engine.epoch(self._shuffle)
+        self.engine.begin_epoch(self._shuffle)
+        while self.engine.advance():
+            yield
 
 
 def alone(case: Case, device: torch.device, steps: int) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """`hatrack bench run`: where the time of a whole run goes, from the first step to the written report.
 
 The run is the HAT paper's mnist2 (2 tasks, its schedule). The parts are timed from outside, so that a run carries no
-stopwatch: the methods named in PARTS are wrapped while it lasts. An epoch of steps counts until the device has done it.
+stopwatch: the functions named in PARTS are wrapped while it lasts. Steps count until the device has done them.
 Modules that torch loads when the first optimiser or graph is made (any training in torch loads them) have a line of
 their own, since they come before a process's first run only.
 """
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from importlib import import_module
-from inspect import isgeneratorfunction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from hatrack.bench.timing import machine, wait
-from hatrack.learn import fit
+from hatrack.learn import fit, loop
 from hatrack.learn.engine import Engine
 from hatrack.learn.learner import Learner
 from hatrack.runs import folder, runner
@@ -36,11 +35,11 @@ RECIPE, METHOD = "hat-mnist2", "hat"
 LOADED = ("torch._dynamo", "torch.export._trace")
 LOADING, TRAINING = "loading torch's parts", "training steps"
 PARTS: dict[str, tuple[Any, str]] = {
-    TRAINING: (Engine, "epoch"),
+    TRAINING: (Engine, "advance"),
     "validation": (fit, "validate"),
     "evaluation": (Learner, "evaluate"),
     "checkpoints": (Writer, "save"),
-    "beginning a task": (Learner, "_begin"),
+    "beginning a task": (loop, "begin_task"),
     "the report": (runner, "write_report"),
 }
 
@@ -77,23 +76,20 @@ def run_table(spec: Spec) -> str:
 
 @contextmanager
 def _clocked(owner: Any, name: str, spent: dict[str, float], part: str, device: torch.device) -> Iterator[None]:
-    """Add the time of every call of a function to its part; a generator counts until it is exhausted."""
+    """Add the time of every call of a function to its part."""
     real = getattr(owner, name)
 
+    @wraps(real)
     def timed(*args: Any, **more: Any) -> Any:
         start = perf_counter()
         try:
             return real(*args, **more)
         finally:
+            if part == TRAINING:
+                wait(device)
             spent[part] += perf_counter() - start
 
-    def timed_bit_by_bit(*args: Any, **more: Any) -> Iterator[Any]:
-        start = perf_counter()
-        yield from real(*args, **more)
-        wait(device)
-        spent[part] += perf_counter() - start
-
-    setattr(owner, name, wraps(real)(timed_bit_by_bit if isgeneratorfunction(real) else timed))
+    setattr(owner, name, timed)
     try:
         yield
     finally:

@@ -7,7 +7,6 @@ graph     the whole step as one CUDA graph: gather, forward, loss, backward, edi
           running statistics, and the clock that s is taken from, which the graph itself advances
 
 All three do the same arithmetic. What an engine cannot do falls back to the next simpler one, with one line of why.
-An epoch is a generator that pauses every few steps, so that several runs can share a device (see cohort.py).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from hatrack.learn.parallel import crew
 from hatrack.learn.step import Stepper, evaluates
 
 ENGINES = ("auto", "eager", "compiled", "graph")
-PAUSE = 32  # steps between two pauses: enough to keep a device busy while other runs have their turn
+PAUSE = 32  # steps at a time: enough to keep a device busy while other runs have their turn
 WARM = 3  # steps done one by one first: they bring to life what is made lazily (optimiser state, kernels' choices)
 
 
@@ -52,7 +51,8 @@ class Engine:
 
     def __init__(self, name: str, stepper: Stepper, feed: Feed, size: int) -> None:
         self.stepper, self.feed, self.size = stepper, feed, size
-        self.steps = 0  # of the epoch
+        self.steps = self.done = 0  # of the epoch
+        self._batches: Iterator[Batch] = iter(())
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
         self._done: Counter[int] = Counter()  # steps so far, by batch size
@@ -78,30 +78,34 @@ class Engine:
             if "capturable" in group and cuda:
                 group["capturable"] = True  # its step count must live on the device
 
-    def epoch(self, generator: torch.Generator) -> Iterator[None]:
-        """Run one epoch, pausing now and then and at its end, before anybody waits for the device."""
-        turn = self.stepper.method.model.turn
-        with turn:
-            self.steps = self.stepper.begin_epoch(self.feed, self.size)
+    def begin_epoch(self, generator: torch.Generator) -> None:
+        """Get ready for an epoch in the order that the generator gives."""
+        self.done, self.steps = 0, self.stepper.begin_epoch(self.feed, self.size)
         if self._held != self._holding():  # what was recorded holds on to the old ones
             self._held = self._holding()
             self._graphs.clear()
             self._compiled.clear()
             self._done.clear()
         if self.name == "eager":
-            for done, batch in zip(range(1, self.steps + 1), self.feed.batches(self.size, generator), strict=False):
+            self._batches = self.feed.batches(self.size, generator)
+        else:
+            self._order.copy_(self.feed.order(generator))
+
+    def advance(self) -> bool:
+        """Carry out the next few steps of the epoch; return whether there were any left."""
+        some = range(self.done, min(self.done + PAUSE, self.steps))
+        self.done = some.stop
+        turn = self.stepper.method.model.turn
+        if self.name == "eager":
+            for _, batch in zip(some, self._batches, strict=False):
                 with turn:
                     self.stepper.step(batch)
                     self.stepper.method.clock.advance()
-                if done % PAUSE == 0 or done == self.steps:
-                    yield
-            return
-        self._order.copy_(self.feed.order(generator))
-        for start in range(0, self.steps, PAUSE):
+        else:
             with turn, _On(self._stream):
-                for step in range(start, min(start + PAUSE, self.steps)):
+                for step in some:
                     self._one(min(self.size, len(self.feed) - step * self.size))
-            yield
+        return len(some) > 0
 
     def _holding(self) -> tuple[object, ...]:
         """Return the lock, and where in memory the tensors are that a step moves: somebody may put others there."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from math import inf, isfinite
 from typing import Any
@@ -102,34 +103,42 @@ class Fit:
         """Whether no further epoch is to be run."""
         return self.epoch >= self.place.epochs or self.schedule.over
 
-    def run_epoch(self, name: str, valid: Mapping[int, Feed]) -> Generator[None, None, Epoch]:
-        """Run one epoch, pausing now and then, validate, and let the schedule draw its conclusions."""
-        epoch = self.epoch + 1
-        task, lr = self.method.task, self.schedule.lr
-        order = generator(self.seed, "shuffle", task, self.place.phase, epoch)
-        with noise(self.seed, "noise", task, self.place.phase, epoch, device=self.method.model.device):
-            yield from self.engine.epoch(order)
-            with self.method.model.turn:
-                self.stepper.end_epoch()
-            train_loss = float(self.stepper.loss) / self.engine.steps
-            valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
+    def begin_epoch(self) -> None:
+        """Get ready for the steps of the next epoch."""
+        order = generator(self.seed, "shuffle", self.method.task, self.place.phase, self.epoch + 1)
+        with self.method.model.turn:
+            self.engine.begin_epoch(order)
+
+    def noise(self) -> AbstractContextManager[None]:
+        """Draw what the next epoch draws (dropout) from a stream of its own."""
+        where = self.method.task, self.place.phase, self.epoch + 1
+        return noise(self.seed, "noise", *where, device=self.method.model.device)
+
+    def end_epoch(self, name: str, valid: Mapping[int, Feed]) -> Epoch:
+        """Validate, let the schedule draw its conclusions, and keep the best epoch, or go back to it after numbers
+        that are not finite.
+        """
+        with self.method.model.turn:
+            self.stepper.end_epoch()
+        train_loss = float(self.stepper.loss) / self.engine.steps
+        valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
         with self.method.model.turn:
             self.stepper.hold()  # hooks also run when the network is evaluated
+        self.epoch += 1
+        lr, improved = self.schedule.lr, False
         if isfinite(train_loss) and isfinite(valid_loss):
             improved = self.schedule.record(valid_loss)
         else:
-            improved = False
             with self.method.model.turn:
-                self._start_over(name, self.place.before + epoch)
+                self._start_over(name, self.place.before + self.epoch)
         if improved:
-            self.best, self.best_epoch = self._snapshot(), epoch
-        self.epoch = epoch
+            self.best, self.best_epoch = self._snapshot(), self.epoch
         self.engine.set_lr(self.schedule.lr / lr)
         return Epoch(
-            task=task,
+            task=self.method.task,
             name=name,
             phase=self.place.phase,
-            epoch=self.place.before + epoch,
+            epoch=self.place.before + self.epoch,
             epochs=self.place.before + self.place.epochs + self.place.after,
             train_loss=train_loss,
             valid_loss=valid_loss,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from functools import wraps
 from numbers import Integral
 from pathlib import Path
@@ -19,21 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.kind import Kind, seen
-from hatrack.data.task import Inputs, Task, as_floats, as_inputs
-from hatrack.errors import HatrackError, HatrackWarning, unknown
+from hatrack.data.task import Task, as_floats, as_inputs
+from hatrack.errors import HatrackError, unknown
 from hatrack.learn import proof
 from hatrack.learn.before import Before
-from hatrack.learn.capacity import check_free, taken_weights, used_weights
-from hatrack.learn.cohort import let_go
+from hatrack.learn.capacity import used_weights
 from hatrack.learn.engine import resolve_engine
-from hatrack.learn.fit import Epoch, Fit, Place, Resume, accuracy
-from hatrack.learn.parallel import crew, require_joined, writes
+from hatrack.learn.fit import Epoch, Fit, Resume, accuracy
+from hatrack.learn.learned import Learned
+from hatrack.learn.loop import learn_task
+from hatrack.learn.parallel import crew, writes
 from hatrack.learn.samples import Samples
 from hatrack.learn.seals import fingerprint
-from hatrack.learn.seeds import everywhere, generator, noise
 from hatrack.learn.step import OptimizerFactory
-from hatrack.learn.trial import drawable, first_line, fitting, try_out
+from hatrack.learn.trial import first_line
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
@@ -55,21 +52,6 @@ def _alone(ask: Callable[Concatenate[Learner, P], R]) -> Callable[Concatenate[Le
             return ask(learner, *args, **kwargs)
 
     return asked
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What the learner remembers of a task."""
-
-    name: str
-    classes: int
-    inputs: Inputs
-    kind: Kind
-
-    def drawn(self, seed: int, task: int, device: torch.device, count: int = proof.PROBES) -> Tensor:
-        """Return prepared inputs such as it learned, drawn from the seed for task number `task`."""
-        x = self.kind.draw(count, everywhere(seed, "probe", task)).to(device)
-        return self.inputs.on(device)(x) if self.kind.raw else x
 
 
 class Learner:
@@ -165,49 +147,9 @@ class Learner:
             self._refuse_if_learning()
             self._learning = task.name, get_ident()
         try:
-            yield from in_turns_undisturbed(self._learned_or_not(task, on_epoch))
+            yield from in_turns_undisturbed(learn_task(self, task, on_epoch))
         finally:
             self._learning = None
-
-    def _learned_or_not(self, task: Task, on_epoch: Callable[[Epoch], None] | None) -> Generator[None, None, None]:
-        """Learn the task, or be as before; a task that is stopped (Ctrl-C) while it is trained stays in progress."""
-        self._refuse_if_broken()
-        require_joined()
-        self.model.refuse_altered()
-        index = self.finished
-        self._refuse_another(task, index)
-        part, held = self._samples.parts(task, index)
-        if self.method.needs_old_data and self._samples.tasks < index:
-            raise HatrackError(
-                f"{self.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
-                f"for each of them first."
-            )
-        train = Feed([*self._samples.train, part], self.device, self.workers)
-        valid = {p.task: Feed([p], self.device, self.workers) for p in (*self._samples.valid, held)}
-        begun = False
-        with self.model.turn:
-            before = Before(self)
-        if len(self.tasks) == index:  # else the task goes on, and began earlier
-            self._before = before
-        try:
-            with self.model.turn:
-                with self._noise(index, 0):
-                    try_out(self.model, task, index, self.batch_size)
-                if index and len(self.tasks) == index:  # what a task that goes on has taken already is its own
-                    check_free(self.method, task.name)
-                self._begin(task, index, train)
-            begun = True
-            yield from self._run(task, train, valid, on_epoch)
-            with self.model.turn:
-                self._end(task, train, index)
-                self._samples.keep(part, held)
-                self._before = None
-        except BaseException as error:
-            if isinstance(error, Exception) or not begun:
-                if isinstance(error, torch.OutOfMemoryError | MemoryError):
-                    let_go(error)
-                self._go_back(before, task.name)
-            raise
 
     def abandon(self) -> None:
         """Give up the task in progress: the learner is as it was before it, and can learn another.
@@ -234,86 +176,6 @@ class Learner:
             raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
         self._samples.keep(*self._samples.parts(task, index))
 
-    def _refuse_another(self, task: Task, index: int) -> None:
-        """Refuse a task that is learned already, or another than the one in progress."""
-        if task.name in {t.name for t in self.tasks[:index]}:
-            raise HatrackError(f"a task named {task.name!r} is learned already; give each task a name of its own.")
-        if len(self.tasks) > index and self.tasks[index].name != task.name:
-            raise HatrackError(
-                f"the learner was interrupted in task {self.tasks[index].name!r}; go on with that one before "
-                f"{task.name!r}, or give it up with learner.abandon()."
-            )
-
-    def _begin(self, task: Task, index: int, train: Feed) -> None:
-        if len(self.tasks) == index:
-            if task.classes == 1:
-                line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
-                warnings.warn(HatrackWarning(line), stacklevel=2)
-            learned = Learned(task.name, task.classes, task.inputs, self._seen(task, index))
-            drawn = learned.drawn(self.seed, index, self.device)
-            with drawable(task):
-                self.model.tried(drawn)  # else it would come to light after training
-            self.model.meet(drawn)
-            with fitting(task, drawn):
-                self.model.add_task(task.classes, generator(self.seed, "head", index), self.method.private())
-            self.tasks.append(learned)
-        if not self.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
-            self.tasks[index] = replace(self.tasks[index], kind=self._seen(task, index))
-        with self._noise(index, 0):
-            self.method.begin_task(index, train, generator(self.seed, "method", index))
-
-    def _seen(self, task: Task, index: int) -> Kind:
-        with self._noise(index, 3):  # a Dataset may draw
-            return seen(task.train)
-
-    def _run(
-        self, task: Task, train: Feed, valid: Mapping[int, Feed], on_epoch: Callable[[Epoch], None] | None
-    ) -> Iterator[None]:
-        if self._optimizer is None and self.trained_with is not None and self._resume is None:
-            line = (
-                f"this learner was trained with {self.trained_with}; it goes on with {self.method.name}'s own optimiser"
-            )
-            warnings.warn(HatrackWarning(f"{line}: to keep the other, load it with optimizer=…"), stacklevel=3)
-            self.trained_with = None
-        resume, self._resume = self._resume, None
-        phases = self.method.phases(self.epochs if self.method.trains else 0)
-        before = 0
-        for phase, epochs in enumerate(phases):
-            if resume is not None and phase < resume.phase:
-                continue
-            before = before if resume is None else resume.before
-            place = Place(phase, epochs, before, sum(phases[phase + 1 :]))
-            self.stored = {place: known for place, known in self.stored.items() if place[1] != "best"}
-            with self.model.turn:
-                if resume is not None:
-                    resume.refill(self.method)
-                standing = self.method.begin_phase(phase)
-                fit = Fit(self.method, self._optimizer, place, standing, train, self.batch_size, self.seed, self.engine)
-                self.method.refuse_undeclared()
-                self._fit = fit
-                if resume is not None:
-                    resume.fill(fit)
-                    resume = None
-            if self._optimizer is not None:
-                self.trained_with = type(fit.stepper.optimizer).__name__
-            try:
-                while not fit.over:
-                    done = yield from fit.run_epoch(task.name, valid)
-                    if on_epoch is not None:
-                        on_epoch(done)
-            except BaseException:
-                with self.model.turn:
-                    fit.stepper.hold()  # Ctrl-C may have come between the optimiser and the lock
-                raise
-            with self.model.turn, self._noise(self.method.task, 1, phase), self.model.precision.products():
-                fit.restore()
-                self.method.end_phase(phase, train, fit.standing)
-            before += fit.epoch
-
-    def _noise(self, *where: int) -> AbstractContextManager[None]:
-        """Make what a method draws between epochs a function of the seed and the place."""
-        return noise(self.seed, "method", *where, device=self.device)
-
     def _refuse_if_broken(self) -> None:
         if self._ending is not None:
             raise HatrackError(
@@ -325,38 +187,11 @@ class Learner:
         if self._learning is not None:
             raise HatrackError(f"task {self._learning[0]!r} is being learned; wait for its end, or stop it first.")
 
-    def _end(self, task: Task, train: Feed, index: int) -> None:
-        self._ending = task.name
-        with self._noise(index, 2), self.model.precision.products():
-            self.method.finish(train)
-        self._agree()
-        self._fit = None
-        use = self.method.use(index)
-        if use is not None:
-            self.vault.add(dict(self.model.net.named_parameters()), use)
-        taken = taken_weights(self.method)
-        if taken is not None:
-            self.capacities.append(taken)
-        own = None if task.probes is None else (fingerprint(task.probes), self._prepared(task.probes, index))
-        self.probes.append(proof.witness(self.method, index, self.tasks[index], self._drawn(index), own))
-        self._ending = None
-
     def _drawn(self, task: int) -> Tensor:
         return self.tasks[task].drawn(self.seed, task, self.device)
 
     def _prepared(self, x: Tensor, task: int) -> Tensor:
         return self.tasks[task].inputs.on(self.device)(x.to(self.device))
-
-    def _agree(self) -> None:
-        """Let all processes hold what the first one found of the task."""
-        place, model = crew(), self.model
-        if place is None:
-            return
-        own = [tensor for tensors in model.private for tensor in tensors.values()]
-        heads = [p for head in model.heads for p in head.parameters()]
-        state = self.method.state()
-        place.agree([*model.tensors().values(), *heads, *own, *state.values()], self.device)
-        self.method.load_state(state, self.finished + 1, self.device)
 
     # ---- using what was learned
 

@@ -18,7 +18,6 @@ from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.visible import visible
 
-PROBES = 64
 TOLERANCE = 1e-4  # of logits that were stored under another environment, times a sample's largest where that is above 1
 
 

@@ -35,6 +35,7 @@ from hatrack.errors import Edited, HatrackError, one_line, unknown
 from hatrack.learn import proof
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
+from hatrack.learn.learned import Learned
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
@@ -297,7 +298,7 @@ def _built(
     device: str | torch.device,
     engine: str,
 ) -> Learner:
-    from hatrack.learn.learner import Learned, Learner
+    from hatrack.learn.learner import Learner
 
     done, live = files["tasks"], files["live"]
     if method is None:

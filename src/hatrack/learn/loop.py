@@ -1,0 +1,219 @@
+"""The training loop: task, phase, epoch, step, in the order in which they happen.
+
+`learn_task` is all of it; what it calls stands below it. It is a generator only so that several learners can take
+turns on one device (cohort.py): whoever reads it may take every `yield` for nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from hatrack.data.feed import Feed, Part
+from hatrack.data.kind import Kind, seen
+from hatrack.data.task import Task
+from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.learn.before import Before
+from hatrack.learn.capacity import check_free, taken_weights
+from hatrack.learn.cohort import let_go
+from hatrack.learn.fit import Epoch, Fit, Place
+from hatrack.learn.learned import Learned
+from hatrack.learn.parallel import crew, require_joined
+from hatrack.learn.proof import witness
+from hatrack.learn.seals import fingerprint
+from hatrack.learn.seeds import generator, noise
+from hatrack.learn.trial import drawable, fitting, try_out
+
+if TYPE_CHECKING:
+    from hatrack.learn.learner import Learner
+
+
+def learn_task(learner: Learner, task: Task, on_epoch: Callable[[Epoch], None] | None) -> Generator[None, None, None]:
+    """Learn a task, or be as before; one that is stopped (Ctrl-C) while it is trained stays in progress."""
+    method, turn = learner.method, learner.model.turn
+    data = gather(learner, task)
+    with all_or_nothing(learner, task):
+        with turn:
+            begin_task(learner, task, data.train)
+        for place in phases_left(learner):
+            with turn:
+                fit = begin_phase(learner, place, data.train)
+            with held(fit):
+                while not fit.over:
+                    with fit.noise():
+                        fit.begin_epoch()
+                        while fit.engine.advance():
+                            yield
+                        epoch = fit.end_epoch(task.name, data.valid)
+                    if on_epoch is not None:
+                        on_epoch(epoch)
+            with turn, drawing(learner, 1, place.phase), learner.model.precision.products():
+                fit.restore()
+                method.end_phase(place.phase, data.train, fit.standing)
+        with turn:
+            end_task(learner, task, data)
+
+
+class Data(NamedTuple):
+    """What a task is learned from and validated on; `own` are the task's own parts of it."""
+
+    train: Feed
+    valid: dict[int, Feed]
+    own: tuple[Part, Part]
+
+
+def gather(learner: Learner, task: Task) -> Data:
+    """Return the samples, older ones where the method goes on learning them; refuse what cannot be learned now."""
+    learner._refuse_if_broken()
+    require_joined()
+    learner.model.refuse_altered()
+    index, samples = learner.finished, learner._samples
+    if task.name in {t.name for t in learner.tasks[:index]}:
+        raise HatrackError(f"a task named {task.name!r} is learned already; give each task a name of its own.")
+    if len(learner.tasks) > index and learner.tasks[index].name != task.name:
+        raise HatrackError(
+            f"the learner was interrupted in task {learner.tasks[index].name!r}; go on with that one before "
+            f"{task.name!r}, or give it up with learner.abandon()."
+        )
+    part, held_out = samples.parts(task, index)
+    if learner.method.needs_old_data and samples.tasks < index:
+        raise HatrackError(
+            f"{learner.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
+            f"for each of them first."
+        )
+    train = Feed([*samples.train, part], learner.device, learner.workers)
+    valid = {p.task: Feed([p], learner.device, learner.workers) for p in (*samples.valid, held_out)}
+    return Data(train, valid, (part, held_out))
+
+
+@contextmanager
+def all_or_nothing(learner: Learner, task: Task) -> Iterator[None]:
+    """Put the learner back to where it stands now if the task cannot be begun, or learning it fails."""
+    with learner.model.turn:
+        before = Before(learner)
+    if len(learner.tasks) == learner.finished:  # else the task goes on, and began earlier
+        learner._before = before
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or learner._fit is None:
+            if isinstance(error, torch.OutOfMemoryError | MemoryError):
+                let_go(error)
+            learner._go_back(before, task.name)
+        raise
+    learner._before = None
+
+
+@contextmanager
+def held(fit: Fit) -> Iterator[None]:
+    """Give locked entries their bits back whatever stops the training: it may come between optimiser and lock."""
+    try:
+        yield
+    except BaseException:
+        with fit.method.model.turn:
+            fit.stepper.hold()
+        raise
+
+
+def drawing(learner: Learner, *where: int) -> AbstractContextManager[None]:
+    """Make what a method draws between epochs a function of the seed and the place."""
+    return noise(learner.seed, "method", learner.finished, *where, device=learner.device)
+
+
+def begin_task(learner: Learner, task: Task, train: Feed) -> None:
+    """Try one batch of every part, add a head and the task's own tensors, and let the method prepare."""
+    index, model, method = learner.finished, learner.model, learner.method
+    with drawing(learner, 0):
+        try_out(model, task, index, learner.batch_size)
+    if len(learner.tasks) == index:
+        if index:  # what a task that goes on has taken already is its own
+            check_free(method, task.name)
+        if task.classes == 1:
+            line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
+            warnings.warn(HatrackWarning(line), stacklevel=2)
+        learned = Learned(task.name, task.classes, task.inputs, _seen(learner, task))
+        drawn = learned.drawn(learner.seed, index, learner.device)
+        with drawable(task):
+            model.tried(drawn)  # else it would come to light after training
+        model.meet(drawn)
+        with fitting(task, drawn):
+            model.add_task(task.classes, generator(learner.seed, "head", index), method.private())
+        learner.tasks.append(learned)
+    if not learner.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
+        learner.tasks[index] = replace(learner.tasks[index], kind=_seen(learner, task))
+    with drawing(learner, 0):
+        method.begin_task(index, train, generator(learner.seed, "method", index))
+
+
+def _seen(learner: Learner, task: Task) -> Kind:
+    with drawing(learner, 3):  # a Dataset may draw
+        return seen(task.train)
+
+
+def phases_left(learner: Learner) -> Iterator[Place]:
+    """Yield the phases of the task, less those that were over when it was interrupted."""
+    method, resume = learner.method, learner._resume
+    if learner._optimizer is None and learner.trained_with is not None and resume is None:
+        line = f"this learner was trained with {learner.trained_with}; it goes on with {method.name}'s own optimiser"
+        warnings.warn(HatrackWarning(f"{line}: to keep the other, load it with optimizer=…"), stacklevel=3)
+        learner.trained_with = None
+    epochs = method.phases(learner.epochs if method.trains else 0)
+    before = 0 if resume is None else resume.before
+    for phase in range(0 if resume is None else resume.phase, len(epochs)):
+        yield Place(phase, epochs[phase], before, sum(epochs[phase + 1 :]))
+        assert learner._fit is not None
+        before += learner._fit.epoch
+
+
+def begin_phase(learner: Learner, place: Place, train: Feed) -> Fit:
+    """Make optimiser, schedule and engine of a phase; where it was interrupted, bring them to where they stood."""
+    method, resume = learner.method, learner._resume
+    learner._resume = None
+    learner.stored = {where: known for where, known in learner.stored.items() if where[1] != "best"}
+    if resume is not None:
+        resume.refill(method)
+    standing = method.begin_phase(place.phase)
+    fit = Fit(method, learner._optimizer, place, standing, train, learner.batch_size, learner.seed, learner.engine)
+    method.refuse_undeclared()
+    learner._fit = fit
+    if resume is not None:
+        resume.fill(fit)
+    if learner._optimizer is not None:
+        learner.trained_with = type(fit.stepper.optimizer).__name__
+    return fit
+
+
+def end_task(learner: Learner, task: Task, data: Data) -> None:
+    """Let the method consolidate, and note what the task relies on and what it answers: the proof begins here."""
+    index, method = learner.finished, learner.method
+    learner._ending = task.name
+    with drawing(learner, 2), learner.model.precision.products():
+        method.finish(data.train)
+    _agree(learner)
+    use = method.use(index)
+    if use is not None:
+        learner.vault.add(dict(learner.model.net.named_parameters()), use)
+    taken = taken_weights(method)
+    if taken is not None:
+        learner.capacities.append(taken)
+    own = None if task.probes is None else (fingerprint(task.probes), learner._prepared(task.probes, index))
+    learner.probes.append(witness(method, index, learner.tasks[index], learner._drawn(index), own))
+    learner._fit = learner._ending = None
+    learner._samples.keep(*data.own)
+
+
+def _agree(learner: Learner) -> None:
+    """Let all processes hold what the first one found of the task."""
+    place, model, method = crew(), learner.model, learner.method
+    if place is None:
+        return
+    own = [tensor for tensors in model.private for tensor in tensors.values()]
+    heads = [p for head in model.heads for p in head.parameters()]
+    state = method.state()
+    place.agree([*model.tensors().values(), *heads, *own, *state.values()], learner.device)
+    method.load_state(state, learner.finished + 1, learner.device)
