@@ -212,7 +212,7 @@ def _joined(device: str | None) -> dict[str, str]:
     if not processes.several():
         return {}
     from hatrack.learn.learner import pick_device
-    from hatrack.learn.parallel import join
+    from hatrack.learn.machine.parallel import join
 
     return {"device": join(pick_device(device or "auto").type == "cuda")}
 
@@ -340,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{error.strerror or error}{where}", 1)
     finally:
         if "torch" in sys.modules:
-            from hatrack.learn.parallel import leave
+            from hatrack.learn.machine.parallel import leave
 
             leave()
 

@@ -27,7 +27,7 @@ def speaks() -> bool:
     return not several() or _number("RANK") == 0
 
 
-def place() -> int:
+def local_rank() -> int:
     """Return this process's number on its machine."""
     return max(_number("LOCAL_RANK"), 0)
 

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 
 from torch import Tensor, device, dtype, nn
 
-Place = tuple[dict[str, Tensor | None], str]  # the module's own table of parameters or buffers, and the name in it
+Slot = tuple[dict[str, Tensor | None], str]  # the module's own table of parameters or buffers, and the name in it
 
 
-class Places:
+class Slots:
     """Where a network holds each of its parameters and buffers, by name; several places for a tied one."""
 
     def __init__(self, net: nn.Module) -> None:
-        self._by_name: dict[str, list[Place]] = {}
-        self._first: list[tuple[str, Place, nn.Parameter, dtype, device]] = []  # what was held in every place at first
+        self._by_name: dict[str, list[Slot]] = {}
+        self._first: list[tuple[str, Slot, nn.Parameter, dtype, device]] = []  # what was held in every place at first
         first: dict[int, str] = {}
         for path, module in net.named_modules():  # each module once, whatever its names
             for table in (module._parameters, module._buffers):

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hatrack.bench.plain import PlainLoop
 from hatrack.bench.sides import Case, Member, noise_task
-from hatrack.learn.engine import Engine
+from hatrack.learn.machine.engine import Engine
 from hatrack.learn.step import Stepper
 from hatrack.methods.hat import HAT
 from hatrack.nets.model import Model

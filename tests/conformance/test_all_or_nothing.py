@@ -17,8 +17,8 @@ from torch import nn
 import hatrack
 import saved
 from hatrack import Learner, Task
-from hatrack.learn import proof
 from hatrack.learn.fit import Epoch
+from hatrack.learn.proof import verification as proof
 from hatrack.methods import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hatrack import HAT, HatrackError, Learner
-from hatrack.learn.proof import Verification
+from hatrack.learn.proof.verification import Verification
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import ON, UnitMap
 from zoo import ZOO, Lively, alive, tasks, unit_map

@@ -15,7 +15,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 import hatrack
 from hatrack import HatrackError, Learner, Task
 from hatrack.learn import fit
-from hatrack.learn.proof import same_bits
+from hatrack.learn.proof.verification import same_bits
 from hatrack.learn.step import Stepper
 from hatrack.methods import METHODS
 from zoo import Lively, alive

@@ -391,7 +391,7 @@ def test_a_task_learned_last_is_unchanged_under_soft_gates_too(tasks: list[Task]
     use = learner.method.use(1)
     assert use is not None
     parameters = dict(learner.model.net.named_parameters())
-    assert any(learner.vault.drifts(parameters, use))  # entries that the first task relied on as they were before
+    assert any(learner.locked_values.drifts(parameters, use))  # relied on as they were before
     verdict = learner.verify()
     assert verdict.tasks[1].ok
     assert "no promise" in str(verdict)

@@ -7,7 +7,7 @@ import torch
 from small import next_task, random_task, same_bits, small_mlp, start
 
 from hatrack import Learner, Task
-from hatrack.methods.base import Standing
+from hatrack.methods.base import ScheduleState
 from hatrack.methods.pathnet import PathNet
 from hatrack.nets import build
 
@@ -75,13 +75,13 @@ def test_mutation_moves_a_choice_with_probability_one_over_nl_by_up_to_two() -> 
 def test_the_loser_becomes_a_mutated_copy_and_the_winners_weights_return() -> None:
     method = ready()
     feed, weight = None, method.model.net.fc1.weight
-    method.end_phase(0, feed, Standing(0.05, 0.9, 2))
+    method.end_phase(0, feed, ScheduleState(0.05, 0.9, 2))
     loser = method.paths[0].clone()
     method.begin_phase(1)
     weight.data.add_(1.0)
     winning = weight.detach().clone()
     torch.manual_seed(3)
-    method.end_phase(1, feed, Standing(0.01, 0.5, 3))
+    method.end_phase(1, feed, ScheduleState(0.01, 0.5, 3))
     assert int(method.winner) == 1
     assert method.rates.tolist() == [0.01, 0.01]
     assert method.losses.tolist() == [float("inf"), 0.5]
@@ -95,7 +95,7 @@ def test_the_loser_becomes_a_mutated_copy_and_the_winners_weights_return() -> No
         assert method.begin_phase(phase)[1:] == known
         assert method.optimizer([weight]).param_groups[0]["lr"] == 0.01
         weight.data.add_(1.0)
-        method.end_phase(phase, feed, Standing(0.01, loss, 5))
+        method.end_phase(phase, feed, ScheduleState(0.01, loss, 5))
     assert int(method.winner) == 1
     assert same_bits(weight, winning)
     method.end_task(feed)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from tiny import Arrays, arrays, batch, begin, close, feed, gradient, logits, model, samples
 
-from hatrack.learn.proof import same_bits
+from hatrack.learn.proof.verification import same_bits
 from hatrack.methods.wsn import WSN
 
 WEIGHTS = ("fc1.weight", "fc2.weight")

@@ -15,7 +15,7 @@ from hatrack import HatrackError, Learner, Task
 from hatrack.data.task import as_floats
 from hatrack.methods import METHODS
 from hatrack.nets.model import Model
-from hatrack.swap import Places
+from hatrack.swap import Slots
 
 CPU = torch.device("cpu")
 PROMISING = ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"]
@@ -177,7 +177,7 @@ def test_a_tensor_stands_in_all_its_places_and_nothing_stays() -> None:
         seen.extend([net.layer.weight is zeros, net.again[0].weight is zeros, net.other.weight is zeros])
         raise RuntimeError
 
-    with pytest.raises(RuntimeError), Places(net).holding({"layer.weight": zeros}):
+    with pytest.raises(RuntimeError), Slots(net).holding({"layer.weight": zeros}):
         forward(zeros)
     assert seen == [True] * 3
     assert net.layer.weight is net.other.weight is weight

@@ -19,7 +19,7 @@ from hatrack import HatrackError, Learner, explain
 from hatrack.data.feed import Feed
 from hatrack.errors import HatrackWarning
 from hatrack.learn.capacity import CapacityWarning
-from hatrack.learn.proof import same_bits
+from hatrack.learn.proof.verification import same_bits
 from hatrack.masks.explain import Explanation
 from zoo import Kept, Lively, tasks
 

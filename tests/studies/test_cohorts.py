@@ -36,11 +36,11 @@ def outcome(path: Path) -> dict[str, Any]:
     return timeless(path / "result.json")
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 8])
+@pytest.mark.parametrize("streams", [1, 2, 8])
 def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
-    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    streams: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cohorts, "LANES", lanes)
+    monkeypatch.setattr(cohorts, "STREAMS", streams)
     a, b, c = job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat"), job(tmp_path / "c", 2)
     c.path.write_text("not a folder")
     told: list[Any] = []

@@ -20,7 +20,7 @@ from hatrack.bench.published import MISSING, published_step
 from hatrack.bench.sides import BATCH, SHAPE, alone, noise_task
 from hatrack.bench.speed import COMPARED, RATE, Row
 from hatrack.bench.timing import interleave, machine, repeated
-from hatrack.learn.engine import resolve_engine
+from hatrack.learn.machine.engine import resolve_engine
 from hatrack.nets import build
 from hatrack.nets.precision import multiplies_bf16
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from hatrack.bench.sides import SHAPE, Case, Member, epochs
 from hatrack.bench.timing import interleave, machine
-from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
+from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.nets import build
 

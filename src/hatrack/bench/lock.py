@@ -12,8 +12,8 @@ from torch.optim import Adam, Optimizer
 from hatrack.bench.sides import BATCH, Case, Member, alone
 from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.data.feed import Feed
-from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
+from hatrack.learn.machine.engine import resolve_engine
 from hatrack.masks.lock import Lock
 from hatrack.methods.sgd import SGD
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Split, Task
-from hatrack.learn.cohort import Lane, take_turns
-from hatrack.learn.engine import Engine
+from hatrack.learn.machine.engine import Engine
+from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 from hatrack.learn.step import OptimizerFactory, Stepper
 from hatrack.learn.step import build as new_optimizer
 from hatrack.methods.base import Method
@@ -76,10 +76,10 @@ def cohort(case: Case, device: torch.device, steps: int, members: int) -> Callab
 
 def epochs(members: Sequence[Member], device: torch.device) -> Callable[[], None]:
     """Return a function that runs one epoch of the given learners side by side."""
-    lanes = [Lane(device) for _ in members]
+    streams = [OwnStream(device) for _ in members]
 
     def call() -> None:
-        for _, stopped in take_turns([(lane, member.epoch()) for lane, member in zip(lanes, members, strict=True)]):
+        for _, stopped in take_turns([(on, member.epoch()) for on, member in zip(streams, members, strict=True)]):
             if stopped is not None:
                 raise stopped
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hatrack.bench.sides import BATCH, Case, alone
 from hatrack.bench.timing import interleave, machine
-from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
+from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD
 

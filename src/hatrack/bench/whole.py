@@ -21,8 +21,8 @@ import torch
 
 from hatrack.bench.timing import machine, wait
 from hatrack.learn import fit, loop
-from hatrack.learn.engine import Engine
 from hatrack.learn.learner import Learner
+from hatrack.learn.machine.engine import Engine
 from hatrack.runs import folder, runner
 from hatrack.runs.listener import Listener
 from hatrack.runs.setup import prepare

@@ -45,10 +45,10 @@ class Before:
         self._example = model.example
         self._traced = {name: model.__dict__[name] for name in TRACED if name in model.__dict__}
         self._structure = Structure(
-            learner.method, learner.tasks, learner.probes, learner.capacities, learner.vault,
+            learner.method, learner.tasks, learner.probes, learner.capacities, learner.locked_values,
             model.heads, model.private,
         )  # fmt: skip
-        self._held = {name: mask.clone() for name, mask in learner.vault.held.items()}  # written into
+        self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into
         self._fields = {name: learner.__dict__[name] for name in ("_fit", "_resume", "trained_with", "_before")}
 
     @torch.no_grad()
@@ -70,7 +70,7 @@ class Before:
         model.__dict__.update(self._traced)
         model.example = self._example
         method.load_state(self.state, learner.finished, model.device)
-        learner.vault.held = dict(self._held)
+        learner.locked_values.held = dict(self._held)
         learner.stored.clear()  # its keys do not tell a task from another that is learned in its place
         learner.__dict__.update(self._fields)
 

@@ -15,12 +15,12 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.capacity import total_capacity
-from hatrack.learn.engine import Engine
-from hatrack.learn.moving import copied, in_progress, moving, put_back
+from hatrack.learn.machine.engine import Engine
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
-from hatrack.methods.base import Method, Standing
+from hatrack.learn.training_state import copied, in_progress, put_back, training_state
+from hatrack.methods.base import Method, ScheduleState
 
 # Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
@@ -51,10 +51,10 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Place:
+class Phase:
     """A phase of a task: its number, its epochs at most, those run in earlier phases, those at most in later ones."""
 
-    phase: int
+    number: int
     epochs: int
     before: int
     after: int
@@ -67,23 +67,23 @@ class Fit:
         self,
         method: Method,
         factory: OptimizerFactory | None,
-        place: Place,
-        standing: Standing | None,
+        phase: Phase,
+        state: ScheduleState | None,
         train: Feed,
         size: int,
         seed: int,
         engine: str = "eager",
     ) -> None:
         self.method = method
-        self.place = place
+        self.phase = phase
         self.seed = seed
-        self.moving = moving(method)
+        self.state = training_state(method)
         self.stepper = Stepper(method, build(method, factory))
         self.engine = Engine(engine, self.stepper, train, size)
         lr = float(self.stepper.optimizer.param_groups[0]["lr"])
-        so_far = (standing.lowest, standing.since) if standing is not None else (inf, 0)
+        so_far = (state.lowest, state.since) if state is not None else (inf, 0)
         self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min, *so_far)
-        if self.schedule.over and place.epochs and place.phase == 0:
+        if self.schedule.over and phase.epochs and phase.number == 0:
             raise HatrackError(
                 f"the learning rate starts at {lr:g}, below lr_min {method.lr_min:g}, at which training stops: nothing "
                 f"would be learned; lower lr_min of {method.name} or raise the learning rate."
@@ -94,24 +94,24 @@ class Fit:
         self._diverged = False
 
     @property
-    def standing(self) -> Standing:
+    def schedule_state(self) -> ScheduleState:
         """Where the schedule stands."""
-        return Standing(self.schedule.lr, self.schedule.best, self.schedule.stalled)
+        return ScheduleState(self.schedule.lr, self.schedule.best, self.schedule.stalled)
 
     @property
     def over(self) -> bool:
         """Whether no further epoch is to be run."""
-        return self.epoch >= self.place.epochs or self.schedule.over
+        return self.epoch >= self.phase.epochs or self.schedule.over
 
     def begin_epoch(self) -> None:
         """Get ready for the steps of the next epoch."""
-        order = generator(self.seed, "shuffle", self.method.task, self.place.phase, self.epoch + 1)
+        order = generator(self.seed, "shuffle", self.method.task, self.phase.number, self.epoch + 1)
         with self.method.model.turn:
             self.engine.begin_epoch(order)
 
     def noise(self) -> AbstractContextManager[None]:
         """Draw what the next epoch draws (dropout) from a stream of its own."""
-        where = self.method.task, self.place.phase, self.epoch + 1
+        where = self.method.task, self.phase.number, self.epoch + 1
         return noise(self.seed, "noise", *where, device=self.method.model.device)
 
     def end_epoch(self, name: str, valid: Mapping[int, Feed]) -> Epoch:
@@ -130,16 +130,16 @@ class Fit:
             improved = self.schedule.record(valid_loss)
         else:
             with self.method.model.turn:
-                self._start_over(name, self.place.before + self.epoch)
+                self._start_over(name, self.phase.before + self.epoch)
         if improved:
             self.best, self.best_epoch = self._snapshot(), self.epoch
         self.engine.set_lr(self.schedule.lr / lr)
         return Epoch(
             task=self.method.task,
             name=name,
-            phase=self.place.phase,
-            epoch=self.place.before + self.epoch,
-            epochs=self.place.before + self.place.epochs + self.place.after,
+            phase=self.phase.number,
+            epoch=self.phase.before + self.epoch,
+            epochs=self.phase.before + self.phase.epochs + self.phase.after,
             train_loss=train_loss,
             valid_loss=valid_loss,
             valid_accuracy=valid_accuracy,
@@ -151,18 +151,18 @@ class Fit:
 
     def _agreed(self, figures: tuple[float, float]) -> tuple[float, float]:
         """Return the first process's figures where there are several: all must stop at the same epoch."""
-        if self.stepper.crew is None:
+        if self.stepper.group is None:
             return figures
         numbers = torch.tensor(figures, dtype=torch.float64)
-        self.stepper.crew.agree([numbers], self.method.model.device)
+        self.stepper.group.broadcast([numbers], self.method.model.device)
         return float(numbers[0]), float(numbers[1])
 
     def _snapshot(self) -> dict[str, Tensor]:
-        return copied({**self.moving, **in_progress(self.method)})
+        return copied({**self.state, **in_progress(self.method)})
 
     def restore(self) -> None:
         """Put the best epoch's weights back."""
-        put_back(self.moving, self.best)
+        put_back(self.state, self.best)
         self.stepper.hold()
         if self.method.lock is not None:
             self.method.lock.refuse_lost(dict(self.method.model.net.named_parameters()))
@@ -201,8 +201,8 @@ class Fit:
             {k: float(v) if isinstance(v, Tensor) else v for k, v in g.items()} for g in optimizer["param_groups"]
         ]
         return {
-            "phase": self.place.phase,
-            "before": self.place.before,
+            "phase": self.phase.number,
+            "before": self.phase.before,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "schedule": asdict(self.schedule),
@@ -214,7 +214,7 @@ class Fit:
         self.stepper.hold()  # on_epoch may have written to what is now saved
         state = self.stepper.optimizer.state_dict()["state"]
         held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
-        return {**{f"moving/{name}": t for name, t in self.moving.items()}, **in_progress(self.method), **held}
+        return {**{f"moving/{name}": t for name, t in self.state.items()}, **in_progress(self.method), **held}
 
     def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
         """Take up a saved state."""
@@ -227,7 +227,7 @@ class Fit:
             )
         self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
         self.schedule = Patience(**numbers["schedule"])
-        put_back({f"moving/{name}": t for name, t in self.moving.items()}, tensors)
+        put_back({f"moving/{name}": t for name, t in self.state.items()}, tensors)
         put_back(in_progress(self.method), tensors)
         self.best = {name: tensor.to(self.method.model.device) for name, tensor in best.items()}
         state: dict[int, dict[str, Any]] = {int(i): dict(e) for i, e in numbers["optimizer"]["state"].items()}

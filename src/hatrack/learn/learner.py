@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Task, as_floats, as_inputs
 from hatrack.errors import HatrackError, unknown
-from hatrack.learn import proof
 from hatrack.learn.before import Before
 from hatrack.learn.capacity import used_weights
-from hatrack.learn.engine import resolve_engine
 from hatrack.learn.fit import Epoch, Fit, Resume, accuracy
 from hatrack.learn.learned import Learned
 from hatrack.learn.loop import learn_task
-from hatrack.learn.parallel import crew, writes
+from hatrack.learn.machine.engine import resolve_engine
+from hatrack.learn.machine.parallel import process_group, writes
+from hatrack.learn.proof import verification as proof
+from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.samples import Samples
-from hatrack.learn.seals import fingerprint
 from hatrack.learn.step import OptimizerFactory
 from hatrack.learn.trial import first_line
 from hatrack.measure.shares import Share, reuse
@@ -63,7 +63,7 @@ class Learner:
                 that it is given (heads and gates among it) and nothing else; freeze weights that are not to move.
                 Muon with AdamW, schedule-free ones, accumulation and others: docs/optimisers.md
     epochs      at most so many a task; the patience schedule usually stops earlier
-    batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it (shortest.py)
+    batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
     precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only), "bf16" or "auto"; see precision.py
 
@@ -101,7 +101,7 @@ class Learner:
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
-        self.vault = proof.Vault()
+        self.locked_values = proof.LockedValues()
         self._optimizer = optimizer
         self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
         self._samples = Samples(self.seed, method.remembered() if method.needs_old_data else None)
@@ -283,7 +283,7 @@ class Learner:
                 why = "was learned without probes of its own" if kept is None else "had others (their digests differ)"
                 raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
             own[index] = self._prepared(given, index)
-        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.vault, self._drawn, own)
+        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.locked_values, self._drawn, own)
 
     # ---- what the masks look like
 
@@ -384,7 +384,7 @@ def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | 
             f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
             f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
         )
-    if crew() is not None and not method.shares_batches:
+    if process_group() is not None and not method.shares_batches:
         raise HatrackError(
             f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
             f"start one process."

@@ -1,7 +1,7 @@
 """The training loop: task, phase, epoch, step, in the order in which they happen.
 
 `learn_task` is all of it; what it calls stands below it. It is a generator only so that several learners can take
-turns on one device (cohort.py): whoever reads it may take every `yield` for nothing.
+turns on one device (machine/side_by_side.py): whoever reads it may take every `yield` for nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.before import Before
 from hatrack.learn.capacity import check_free, taken_weights
-from hatrack.learn.cohort import let_go
-from hatrack.learn.fit import Epoch, Fit, Place
+from hatrack.learn.fit import Epoch, Fit, Phase
 from hatrack.learn.learned import Learned
-from hatrack.learn.parallel import crew, require_joined
-from hatrack.learn.proof import witness
-from hatrack.learn.seals import fingerprint
+from hatrack.learn.machine.parallel import process_group, require_joined
+from hatrack.learn.machine.side_by_side import let_go
+from hatrack.learn.proof.seals import fingerprint
+from hatrack.learn.proof.verification import witness
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.trial import drawable, fitting, try_out
 
@@ -40,9 +40,9 @@ def learn_task(learner: Learner, task: Task, on_epoch: Callable[[Epoch], None] |
     with all_or_nothing(learner, task):
         with turn:
             begin_task(learner, task, data.train)
-        for place in phases_left(learner):
+        for phase in phases_left(learner):
             with turn:
-                fit = begin_phase(learner, place, data.train)
+                fit = begin_phase(learner, phase, data.train)
             with held(fit):
                 while not fit.over:
                     with fit.noise():
@@ -52,9 +52,9 @@ def learn_task(learner: Learner, task: Task, on_epoch: Callable[[Epoch], None] |
                         epoch = fit.end_epoch(task.name, data.valid)
                     if on_epoch is not None:
                         on_epoch(epoch)
-            with turn, drawing(learner, 1, place.phase), learner.model.precision.products():
+            with turn, drawing(learner, 1, phase.number), learner.model.precision.products():
                 fit.restore()
-                method.end_phase(place.phase, data.train, fit.standing)
+                method.end_phase(phase.number, data.train, fit.schedule_state)
         with turn:
             end_task(learner, task, data)
 
@@ -155,7 +155,7 @@ def _seen(learner: Learner, task: Task) -> Kind:
         return seen(task.train)
 
 
-def phases_left(learner: Learner) -> Iterator[Place]:
+def phases_left(learner: Learner) -> Iterator[Phase]:
     """Yield the phases of the task, less those that were over when it was interrupted."""
     method, resume = learner.method, learner._resume
     if learner._optimizer is None and learner.trained_with is not None and resume is None:
@@ -164,21 +164,21 @@ def phases_left(learner: Learner) -> Iterator[Place]:
         learner.trained_with = None
     epochs = method.phases(learner.epochs if method.trains else 0)
     before = 0 if resume is None else resume.before
-    for phase in range(0 if resume is None else resume.phase, len(epochs)):
-        yield Place(phase, epochs[phase], before, sum(epochs[phase + 1 :]))
+    for number in range(0 if resume is None else resume.phase, len(epochs)):
+        yield Phase(number, epochs[number], before, sum(epochs[number + 1 :]))
         assert learner._fit is not None
         before += learner._fit.epoch
 
 
-def begin_phase(learner: Learner, place: Place, train: Feed) -> Fit:
+def begin_phase(learner: Learner, phase: Phase, train: Feed) -> Fit:
     """Make optimiser, schedule and engine of a phase; where it was interrupted, bring them to where they stood."""
     method, resume = learner.method, learner._resume
     learner._resume = None
     learner.stored = {where: known for where, known in learner.stored.items() if where[1] != "best"}
     if resume is not None:
         resume.refill(method)
-    standing = method.begin_phase(place.phase)
-    fit = Fit(method, learner._optimizer, place, standing, train, learner.batch_size, learner.seed, learner.engine)
+    state = method.begin_phase(phase.number)
+    fit = Fit(method, learner._optimizer, phase, state, train, learner.batch_size, learner.seed, learner.engine)
     method.refuse_undeclared()
     learner._fit = fit
     if resume is not None:
@@ -197,7 +197,7 @@ def end_task(learner: Learner, task: Task, data: Data) -> None:
     _agree(learner)
     use = method.use(index)
     if use is not None:
-        learner.vault.add(dict(learner.model.net.named_parameters()), use)
+        learner.locked_values.add(dict(learner.model.net.named_parameters()), use)
     taken = taken_weights(method)
     if taken is not None:
         learner.capacities.append(taken)
@@ -209,11 +209,11 @@ def end_task(learner: Learner, task: Task, data: Data) -> None:
 
 def _agree(learner: Learner) -> None:
     """Let all processes hold what the first one found of the task."""
-    place, model, method = crew(), learner.model, learner.method
-    if place is None:
+    group, model, method = process_group(), learner.model, learner.method
+    if group is None:
         return
     own = [tensor for tensors in model.private for tensor in tensors.values()]
     heads = [p for head in model.heads for p in head.parameters()]
     state = method.state()
-    place.agree([*model.tensors().values(), *heads, *own, *state.values()], learner.device)
+    group.broadcast([*model.tensors().values(), *heads, *own, *state.values()], learner.device)
     method.load_state(state, learner.finished + 1, learner.device)

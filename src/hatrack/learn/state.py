@@ -1,7 +1,7 @@
 """A learner on disk: safetensors and one JSON page; nothing pickled, nothing half-written.
 
     learner.json                what is what, and the SHA-256 of the files beside it
-    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, the vault
+    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, locked values
     live-<digest>.safetensors   the network, and the task in progress
     before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
@@ -32,10 +32,10 @@ from hatrack import atomic, seal
 from hatrack.data import kind as kinds
 from hatrack.data.task import Inputs
 from hatrack.errors import Edited, HatrackError, one_line, unknown
-from hatrack.learn import proof
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.learned import Learned
+from hatrack.learn.proof import verification as proof
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
@@ -67,7 +67,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
     for t, probe in enumerate(learner.probes):
         if probe.x is not None:
             learner.probes[t] = proof.renewed(learner.method, t, probe, learner._drawn(t))
-    standing = _standing(learner)
+    resume = _in_training(learner)
     drafts = [
         _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
@@ -75,9 +75,9 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
     before = _before(learner)
     if before is not None:
         drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
-    if standing is not None:
-        key = (learner.finished, standing.phase, standing.numbers["best_epoch"])
-        drafts.append(_draft(learner, folder, "best", key, lambda _: standing.best))
+    if resume is not None:
+        key = (learner.finished, resume.phase, resume.numbers["best_epoch"])
+        drafts.append(_draft(learner, folder, "best", key, lambda _: resume.best))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -93,7 +93,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         ],
         "finished": learner.finished,
         "capacity": list(learner.capacities),
-        "fit": None if standing is None else standing.numbers,
+        "fit": None if resume is None else resume.numbers,
         "environments": [probe.environment for probe in learner.probes],
         "seals": [probe.seal for probe in learner.probes],
         "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
@@ -173,7 +173,7 @@ def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
     return entry
 
 
-def _standing(learner: Learner) -> Resume | None:
+def _in_training(learner: Learner) -> Resume | None:
     """Return where training stands, or stood when a learner was loaded that has not gone on since; None between."""
     fit = learner._fit
     return learner._resume if fit is None else Resume(fit.numbers(), fit.tensors(), fit.best)
@@ -195,8 +195,8 @@ def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
         tensors |= _of_task(learner, t, heads[t]) | {f"probe/{t}/logits": probe.logits}
         if probe.own is not None:
             tensors[f"probe/{t}/own"] = probe.own.logits
-    for name, value in learner.vault.values.items():
-        tensors |= {f"vault/{name}": value, f"held/{name}": learner.vault.held[name].to(torch.uint8)}
+    for name, value in learner.locked_values.values.items():
+        tensors |= {f"vault/{name}": value, f"held/{name}": learner.locked_values.held[name].to(torch.uint8)}
     return tensors
 
 
@@ -212,13 +212,13 @@ def _live_tensors(learner: Learner) -> dict[str, Tensor]:
     tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
     for t in range(learner.finished, len(learner.tasks)):
         tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
-    standing, fit = _standing(learner), learner._fit
-    if standing is not None:
-        trained = None if fit is None else {id(tensor) for tensor in fit.moving.values()}
+    resume, fit = _in_training(learner), learner._fit
+    if resume is not None:
+        trained = None if fit is None else {id(tensor) for tensor in fit.state.values()}
         for t in range(learner.finished):  # heads of old tasks, where the method goes on training them
             named = learner.model.heads[t].named_parameters()
             tensors |= {f"head/{t}/{n}": p for n, p in named if trained is None or id(p) in trained}
-        tensors |= {f"fit/{name}": t for name, t in standing.tensors.items()}
+        tensors |= {f"fit/{name}": t for name, t in resume.tensors.items()}
     return tensors
 
 
@@ -338,8 +338,8 @@ def _built(
         kept = {part: v.to(model.device) for part, v in _under(done, f"probe/{t}/").items()}
         given = None if digest is None else proof.Own(digest, kept["own"])
         learner.probes.append(proof.Probe(kept["logits"], where, taken, given, kept.get("x")))
-    learner.vault.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
-    learner.vault.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
+    learner.locked_values.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
+    learner.locked_values.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
     learner.trained_with = page.get("optimizer")
     model.corrected = list(page.get("corrected", []))

@@ -13,11 +13,11 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
-from hatrack.learn.cpu.mode import FastOnCpu
-from hatrack.learn.parallel import Crew, crew
-from hatrack.learn.shortest import count_steps
+from hatrack.learn.machine.cpu.mode import FastOnCpu
+from hatrack.learn.machine.parallel import ProcessGroup, process_group
 from hatrack.masks.lock import Lock, hooked, watched
 from hatrack.methods.base import Method
+from hatrack.nets.model import Model
 
 OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
 Clip: TypeAlias = Callable[[Sequence[Tensor], float], None]
@@ -57,7 +57,7 @@ class Stepper:
         self.optimizer = optimizer
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
-        self.crew = crew()
+        self.group = process_group()
         self._evaluates = evaluates(optimizer)
         self._mode = FastOnCpu() if method.model.device.type == "cpu" else NO_MODE
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -94,36 +94,36 @@ class Stepper:
     def evaluate(self, batch: Batch, clip: Clip = clip, mode: AbstractContextManager[object] = NO_MODE) -> Tensor:
         """Leave edited and clipped gradients behind, and return the loss."""
         weight = 1.0
-        if self.crew is not None:
-            batch, weight = self.crew.part(batch)
+        if self.group is not None:
+            batch, weight = self.group.shard(batch)
         for parameter in self.parameters:
             parameter.grad = None
         with self.method.model.precision.products(), without_gradients(self.method.lock):
             with mode:
                 loss = self.method.loss(batch)
-            if self.crew is None:
+            if self.group is None:
                 loss.backward()
             else:
-                loss = self._sum(loss, weight, self.crew)
+                loss = self._sum(loss, weight, self.group)
             self.method.after_backward()
         clip([p.grad for p in self.parameters if p.grad is not None], self.method.clip)
         return loss.detach()
 
-    def _sum(self, loss: Tensor, weight: float, crew: Crew) -> Tensor:
+    def _sum(self, loss: Tensor, weight: float, group: ProcessGroup) -> Tensor:
         """Backward on this process's share; leave the gradients of the whole batch behind and return its loss."""
         loss = loss * weight
         loss.backward()
         whole = loss.detach().clone()
-        crew.sum([whole, *(p.grad for p in self.parameters if p.grad is not None)])
+        group.all_reduce([whole, *(p.grad for p in self.parameters if p.grad is not None)])
         return whole
 
     def end_epoch(self) -> None:
         """Leave the weights that count behind, and running statistics that are the same in all processes."""
         self._switch("eval")
-        if self.crew is not None:
+        if self.group is not None:
             model = self.method.model
             own = [t for t in model.private[self.method.task].values() if not t.requires_grad]
-            self.crew.average([*model.buffers().values(), *own])
+            self.group.average([*model.buffers().values(), *own])
 
     def _switch(self, mode: str) -> None:
         """Let the optimiser bring in the weights it trains or those that count; a schedule-free one has both."""
@@ -159,6 +159,26 @@ class Stepper:
         """Multiply every group's learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
+
+
+def count_steps(model: Model, feed: Feed, size: int) -> int:
+    """Return the steps of an epoch in batches of `size`, for the network in the mode in which it is trained.
+
+    A batch norm that sees one value a channel and sample has nothing to normalise by where a batch holds one sample.
+    Such a last batch is left out; the next epoch, shuffled anew, leaves out another sample.
+    """
+    steps = feed.steps(size)
+    group = process_group()
+    least = 2 if group is None else 2 * group.world_size  # two for each process's share
+    if len(feed) - (steps - 1) * size >= least or model.trains_on_one():
+        return steps
+    if min(size, len(feed)) < least:
+        got = f"a batch size of {size}; raise it" if size < least else f"a task of {len(feed)} to train on; add some"
+        where = "" if group is None else f" ({group.world_size} processes)"
+        raise HatrackError(
+            f"the batch norm of {type(model.net).__name__} needs {least} samples a step or more{where}, got {got}."
+        )
+    return steps - 1
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks.gates import Gating
 from hatrack.masks.unitmap import ON, Note, UnitMap, Use
 from hatrack.modes import evaluating, untouched
-from hatrack.swap import Places
+from hatrack.swap import Slots
 
 NOISY, DIFFERENTIATED = (0.8, 0.4), 0.6  # shares of units that are open where noise, or autograd, is to find leaks
 NOISE = 3.0
@@ -53,7 +53,7 @@ class _Trial:
 
     def __init__(self, net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
         self._net, self._units = net, units
-        self._gating, self._places = Gating(net, units), Places(net)
+        self._gating, self._slots = Gating(net, units), Slots(net)
         self._numbers = torch.Generator().manual_seed(0)
         self._x = self._several(inputs[:INPUTS])
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
@@ -109,7 +109,7 @@ class _Trial:
         buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}  # forward() may write into them
         held = {**buffers, **tensors}
         swapped = {**held, **self._gating.weights(gates, {**self._parameters, **held})}
-        with self._gating.on_inputs(gates), self._places.holding(swapped), untouched(self._net):
+        with self._gating.on_inputs(gates), self._slots.holding(swapped), untouched(self._net):
             features: Tensor = self._net(self._x[:samples])
         return self._gating.features(gates, features.flatten(1))
 

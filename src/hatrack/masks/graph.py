@@ -23,7 +23,7 @@ from torch.fx import Node
 from hatrack.errors import HatrackError
 from hatrack.masks import ops
 from hatrack.modes import evaluating, untouched
-from hatrack.swap import Places
+from hatrack.swap import Slots
 
 REMEDY = "choose a method that needs no unit map (pmask, for example)"
 
@@ -44,7 +44,7 @@ def export(net: nn.Module, batch: Tensor) -> Graph:
     """Return the graph of `net` in evaluation mode."""
     with evaluating(net), torch.no_grad(), _quiet():
         copies = {name: t.detach().clone() for name, t in [*net.named_parameters(), *net.named_buffers()]}
-        with Places(net).holding(copies), untouched(net):  # forward() may write into its own weights
+        with Slots(net).holding(copies), untouched(net):  # forward() may write into its own weights
             _require_features(net, batch)
         try:
             try:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from hatrack.masks.calls import Calls, ModuleCall
-from hatrack.masks.ledger import Ledger, Uses
+from hatrack.masks.recorder import Recorder, Uses
 from hatrack.masks.unions import compact
 from hatrack.masks.unitmap import layer_of
 from hatrack.masks.values import Value
@@ -31,11 +31,11 @@ class Reading:
     """Places gates while the walk goes on."""
 
     def __init__(
-        self, ledger: Ledger, calls: Calls, values: Mapping[Node, Any], owners: Mapping[str, set[str]], root: str
+        self, recorder: Recorder, calls: Calls, values: Mapping[Node, Any], owners: Mapping[str, set[str]], root: str
     ) -> None:
         self.at_modules: dict[tuple[str, int], Tensor] = {}  # (module, number of its call) → units of its input
         self.readers: list[tuple[Tensor, str]] = []
-        self._ledger = ledger
+        self._ledger = recorder
         self._calls = calls
         self._values = values
         self._owners = owners

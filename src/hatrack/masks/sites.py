@@ -7,16 +7,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hatrack.masks.ledger import UNUSED, Ledger
 from hatrack.masks.reading import Reading
+from hatrack.masks.recorder import UNUSED, Recorder
 from hatrack.masks.unions import ALWAYS_ON, Unions, compact
 from hatrack.masks.unitmap import OFF, ON, Read, Site, UnitMap, Use
 
 
-def unit_map(ledger: Ledger, reading: Reading, features: Tensor) -> UnitMap:
+def unit_map(recorder: Recorder, reading: Reading, features: Tensor) -> UnitMap:
     """Return the finished map."""
-    parameter_gates = ledger.settle()
-    unions = ledger.unions
+    parameter_gates = recorder.settle()
+    unions = recorder.unions
     number, sites = _number(unions, reading.readers)
 
     def renumber(ids: Tensor) -> Tensor:
@@ -31,18 +31,18 @@ def unit_map(ledger: Ledger, reading: Reading, features: Tensor) -> UnitMap:
             Use(tuple(torch.where(ids == UNUSED, OFF, renumber(ids.clamp_min(ALWAYS_ON))) for ids in occasion.units))
             for occasion in occasions
         ]
-        for name, occasions in ledger.occasions.items()
+        for name, occasions in recorder.occasions.items()
     }
     return UnitMap(
         size=sum(site.size for site in sites),
         sites=sites,
         uses=uses,
-        shapes=ledger.shapes,
+        shapes=recorder.shapes,
         reads=reads,
         features=renumber(features),
-        order=[*uses, *(name for name in ledger.shapes if name not in uses)],
-        norms=ledger.norms,
-        notes=list(dict.fromkeys(ledger.notes)),
+        order=[*uses, *(name for name in recorder.shapes if name not in uses)],
+        norms=recorder.norms,
+        notes=list(dict.fromkeys(recorder.notes)),
     )
 
 

@@ -6,7 +6,7 @@ adding two tensors makes their units one. An operator that is not known never le
 gated or else pinned (always on), the parameters it uses are frozen after the first task, and a note says so.
 
 The way through the package: graph.py (what is computed) and calls.py (by which modules) → rules/ (what each operator
-does to units) → ledger.py (what parameters serve which units) and reading.py (where gates go) → sites.py (the map).
+does to units) → recorder.py (what parameters serve which units) and reading.py (where gates go) → sites.py (the map).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hatrack.masks import ops
 from hatrack.masks.calls import Calls
 from hatrack.masks.check import check
 from hatrack.masks.graph import Graph, export, op_name, untraceable
-from hatrack.masks.ledger import Ledger
 from hatrack.masks.reading import Reading
+from hatrack.masks.recorder import Recorder
 from hatrack.masks.rules import RULES, Call, bind, constant, flat
 from hatrack.masks.sites import unit_map
 from hatrack.masks.unions import compact
@@ -66,19 +66,19 @@ class Walk:
         self.values: dict[Node, Any] = {}
         parameters = dict(net.named_parameters())
         trained = {name for name, p in parameters.items() if p.requires_grad}
-        self.ledger = Ledger({name: p.shape for name, p in parameters.items()}, trained)
-        self.reading = Reading(self.ledger, calls, self.values, graph.owners, type(net).__name__)
+        self.recorder = Recorder({name: p.shape for name, p in parameters.items()}, trained)
+        self.reading = Reading(self.recorder, calls, self.values, graph.owners, type(net).__name__)
 
     def run(self) -> UnitMap:
         """Return the unit map."""
         for name in self.graph.mutated:
-            self.ledger.note(name, "is a buffer that forward() itself changes: old tasks change whenever it does")
+            self.recorder.note(name, "is a buffer that forward() itself changes: old tasks change whenever it does")
         for node in self.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = self._placeholder(node)
             elif node.op == "call_function":
                 self.values[node] = self._call(node)
-        return unit_map(self.ledger, self.reading, self._features())
+        return unit_map(self.recorder, self.reading, self._features())
 
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
@@ -104,7 +104,7 @@ class Walk:
     def _renumbered(self, value: Any) -> Any:
         if not isinstance(value, Value) or value.ids is None:
             return value
-        return replace(value, ids=self.ledger.unions.roots(compact(value.ids)).expand(value.shape))
+        return replace(value, ids=self.recorder.unions.roots(compact(value.ids)).expand(value.shape))
 
     def _call(self, node: Node) -> Any:
         name = op_name(node)
@@ -112,7 +112,7 @@ class Walk:
             return self._get(node.args[0])[node.args[1]]
         given = bind(node, self._get)
         values = [v for v in flat(given) if isinstance(v, Value)]
-        call = Call(node, name, given, self.ledger, self.reading, values)
+        call = Call(node, name, given, self.recorder, self.reading, values)
         if name in ops.SHAPE_ONLY or not any(v.ids is not None or v.held for v in values):
             return _plain(call)
         return RULES.get(name, Call.unknown)(call)
@@ -121,7 +121,7 @@ class Walk:
         """Return the units along the flattened features, which the heads read."""
         (node,) = self.graph.outputs
         features = self._now(node)
-        ids = self.ledger.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
+        ids = self.recorder.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
         self.reading.features(ids)
         return ids
 

@@ -17,7 +17,7 @@ from torch.fx import Node
 from hatrack.masks.unions import ALWAYS_ON, Unions, compact
 
 if TYPE_CHECKING:
-    from hatrack.masks.ledger import Occasion
+    from hatrack.masks.recorder import Occasion
 
 NOTHING = -1  # in `pos`: this entry is not computed from the parameter
 

@@ -57,7 +57,7 @@ class Clock:
         return self.base + self.step / self.last
 
 
-class Standing(NamedTuple):
+class ScheduleState(NamedTuple):
     """Where the schedule of a phase stands: learning rate, lowest validation loss so far, and epochs since."""
 
     lr: float
@@ -134,7 +134,7 @@ class Method(Holder):
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""
         return (epochs,)
 
-    def begin_phase(self, phase: int) -> Standing | None:
+    def begin_phase(self, phase: int) -> ScheduleState | None:
         """Prepare for a phase of the task; return where its schedule goes on, None for a fresh one."""
         return None
 
@@ -144,7 +144,7 @@ class Method(Holder):
         if self._norm == "frozen" and self.task > 0:
             self.model.freeze_statistics()
 
-    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
     def trainable(self) -> dict[str, Tensor]:

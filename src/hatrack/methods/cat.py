@@ -31,7 +31,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Standing
+from hatrack.methods.base import ScheduleState
 from hatrack.methods.hat import HAT
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.attention import attend, new_attention, xavier
@@ -108,7 +108,7 @@ class CAT(HAT):
             return readout
         return {**readout, **{f"reference/{n}": t for n, t in self.reference.items() if t.requires_grad}}
 
-    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         found = self.scores.result()
         if not self.learning and found is not None:
             self.accuracies[phase] = found[1][0]

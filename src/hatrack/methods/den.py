@@ -38,7 +38,7 @@ from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import Site, layer_of
-from hatrack.methods.base import Method, Standing
+from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, progress, scratch
 from hatrack.methods.parts.nodes import axes, read, written
@@ -132,7 +132,7 @@ class DEN(Method):
         )
         return torch.optim.Adam(parameters, lr=0.0 if empty else self.lr, fused=True)  # 0: the phase is over at once
 
-    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         if self.stage == SELECT:
             self.selected.copy_(self.select())
         elif self.stage == RETRAIN and self.task and self._training_loss(feed) > self.threshold:

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Method, Standing
+from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, scratch
 from hatrack.methods.parts.norms import NORM_HELP
@@ -90,7 +90,7 @@ class PackNet(Method):
         return cross_entropy(self._logits(batch.x, self.task, self._masks), batch.y)
 
     @torch.no_grad()
-    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         if phase == 0:
             share = self.prune if self.task else self.prune_first
             for name, weight in self.masks.masked.items():

@@ -34,7 +34,7 @@ from torch.optim import Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import Method, Standing
+from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, progress, scratch
 
@@ -131,10 +131,10 @@ class PathNet(Method):
         shares = [(g + 1) * epochs // count - g * epochs // count for g in range(count)]
         return [share for share in shares for _ in range(PATHS)]
 
-    def begin_phase(self, phase: int) -> Standing:
+    def begin_phase(self, phase: int) -> ScheduleState:
         self.now = phase % PATHS
         now = self.now
-        return Standing(float(self.rates[now]), float(self.losses[now]), int(self.since[now]))
+        return ScheduleState(float(self.rates[now]), float(self.losses[now]), int(self.since[now]))
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
@@ -143,8 +143,8 @@ class PathNet(Method):
         gates = self.mask(self.paths[self.now])
         return cross_entropy(self.model.logits(batch.x, self.task, gates), batch.y)
 
-    def end_phase(self, phase: int, feed: Feed, standing: Standing) -> None:
-        self.rates[self.now], self.losses[self.now], self.since[self.now] = standing
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
+        self.rates[self.now], self.losses[self.now], self.since[self.now] = state
         if bool(self.losses[self.now] < self.lowest):
             self.lowest.copy_(self.losses[self.now])
             self.winner.fill_(self.now)

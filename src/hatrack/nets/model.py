@@ -23,7 +23,7 @@ from hatrack.modes import evaluating, untouched
 from hatrack.nets.layout import best_layout, laid_out
 from hatrack.nets.precision import Precision
 from hatrack.nets.turn import Turn
-from hatrack.swap import Places
+from hatrack.swap import Slots
 
 
 class Model:
@@ -52,7 +52,7 @@ class Model:
         self._layout = torch.contiguous_format  # of inputs while it is trained
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
-        self._places = Places(self.net)
+        self._slots = Slots(self.net)
 
     # ---- what there is
 
@@ -91,7 +91,7 @@ class Model:
         """Take an example to trace with; see whether forward() keeps things in the network from call to call."""
         self.example = example[:1].detach().clone()
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        with evaluating(self.net), torch.no_grad(), self._places.holding(copies), untouched(self.net) as stored:
+        with evaluating(self.net), torch.no_grad(), self._slots.holding(copies), untouched(self.net) as stored:
             features = self.net(self.example)
             if self.device.type == "cpu":
                 self._layout = best_layout(self.net, self.example, features)
@@ -106,7 +106,7 @@ class Model:
     def refuse_altered(self) -> None:
         """Refuse a network that was pruned, parametrized, converted or moved since the learner was made."""
         with self.turn:
-            found = self._places.altered()
+            found = self._slots.altered()
         if found is None:
             return
         (name, how), kind = found, type(self.net).__name__
@@ -154,7 +154,7 @@ class Model:
         """
         with evaluating(self.net):
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
-            with torch.enable_grad(), self._places.holding(copies), untouched(self.net):
+            with torch.enable_grad(), self._slots.holding(copies), untouched(self.net):
                 features = self.net(example)
         if not isinstance(features, Tensor):
             raise HatrackError(
@@ -179,7 +179,7 @@ class Model:
         """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
         products, casts = self.precision.products(), self.precision.casts()
-        with evaluating(self.net), products, casts, self._places.holding(copies), untouched(self.net):
+        with evaluating(self.net), products, casts, self._slots.holding(copies), untouched(self.net):
             self.net(x)
 
     def trains_on_one(self) -> bool:
@@ -213,7 +213,7 @@ class Model:
         precision = self.precision if self.net.training else self.answers
         if self.net.training and x.dim() == 4:
             x = laid_out(x, self._layout)
-        with alone, gated, precision.products(), precision.casts(), self._places.holding(swapped) as left:
+        with alone, gated, precision.products(), precision.casts(), self._slots.holding(swapped) as left:
             features: Tensor = self.net(x)
         if self.net.training:
             self._take_over(left, swapped)

@@ -1,4 +1,4 @@
-"""Several runs that differ in their seed, carried out together on one device (see hatrack.learn.cohort).
+"""Several runs that differ in their seed, carried out together on one device (see hatrack.learn.machine.side_by_side).
 
 Each has a folder of its own and is an ordinary run: it can be resumed, verified and reported by itself, and its
 result is the one it would have had alone.
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from hatrack.errors import HatrackError
-from hatrack.learn.cohort import together
 from hatrack.learn.fit import Epoch
+from hatrack.learn.machine.side_by_side import together
 from hatrack.runs.folder import Folder
 from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.runner import executing

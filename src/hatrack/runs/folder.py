@@ -20,7 +20,7 @@ from typing import Self
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
-from hatrack.learn.parallel import require_joined
+from hatrack.learn.machine.parallel import require_joined
 
 
 class InUse(HatrackError):

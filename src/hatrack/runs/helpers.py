@@ -1,26 +1,26 @@
 """What the other processes of a run do: the same training, without a folder, a report or a word.
 
 The first process owns the folder, evaluates, records and saves; all of them hold the same network (see
-hatrack.learn.parallel).
+hatrack.learn.machine.parallel).
 """
 
 from __future__ import annotations
 
-from hatrack.learn.parallel import crew
+from hatrack.learn.machine.parallel import process_group
 from hatrack.runs.setup import Setup
 
 
 def helps() -> bool:
     """Return whether this process is one of several, and not the first."""
-    place = crew()
-    return place is not None and place.rank > 0
+    group = process_group()
+    return group is not None and group.rank > 0
 
 
 def meet() -> None:
     """Wait until every process has read what it needs, before the first one writes."""
-    place = crew()
-    if place is not None:
-        place.wait()
+    group = process_group()
+    if group is not None:
+        group.barrier()
 
 
 def help_learn(setup: Setup) -> None:

@@ -1,9 +1,9 @@
 """metrics.jsonl: the spec, then one line an epoch and one a finished task, in an order that survives kills.
 
-Every line has a place: (task, epoch), a task's own line coming after all its epochs. Writing a line first
-cuts off whatever stands at that place or later. A line is written, and on the disk, before the checkpoint that
+Every line has a position: (task, epoch), a task's own line coming after all its epochs. Writing a line first
+cuts off whatever stands at that position or later. A line is written, and on the disk, before the checkpoint that
 covers it (`sync`), so a killed process leaves at most lines that its checkpoint knows nothing of; the resumed run
-arrives at the same place and cuts them off.
+arrives at the same position and cuts them off.
 
 Every line ends with a digest of itself and of the line before it (see hatrack.seal), and the checkpoint notes the last
 one that it covers: a line that is changed, put in or taken out later is noticed. Version 0.1 wrote none of it.
@@ -26,7 +26,7 @@ from hatrack import atomic, seal
 from hatrack.errors import Edited, HatrackError
 from hatrack.report.read import Capacity, Count, Number, Record, Share
 
-Place = tuple[int, float]
+Position = tuple[int, float]
 PUT_BACK = "put the file back as it was, or start the run again"
 MACHINE = {"device", "engine"}  # where and how a run goes on changes no more than last bits
 
@@ -37,7 +37,7 @@ class _Spec(Record):
     seconds: Number
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         return (-1, 0)
 
 
@@ -48,7 +48,7 @@ class _Epoch(Record):
     seconds: Number
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         return (self.task, self.epoch)
 
 
@@ -63,7 +63,7 @@ class _Task(Record):
     seconds: Number
 
     @property
-    def place(self) -> Place:
+    def position(self) -> Position:
         return (self.task, math.inf)
 
 
@@ -72,9 +72,9 @@ _LINE: TypeAdapter[_Spec | _Epoch | _Task] = TypeAdapter(_Line)
 
 
 class Line(NamedTuple):
-    """A line, its place, where it starts in the file, and the digest of all up to it."""
+    """A line, its position, where it starts in the file, and the digest of all up to it."""
 
-    place: Place
+    position: Position
     start: int
     fields: dict[str, Any]
     digest: str
@@ -119,11 +119,11 @@ class Records:
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the lines of the finished tasks, in order."""
-        return [line.fields for line in self._lines if line.place[1] == math.inf]
+        return [line.fields for line in self._lines if line.position[1] == math.inf]
 
     def epochs(self, task: int) -> int:
         """Return how many epochs of `task` are on record."""
-        return sum(line.place[0] == task and line.place[1] != math.inf for line in self._lines)
+        return sum(line.position[0] == task and line.position[1] != math.inf for line in self._lines)
 
     def mark(self) -> dict[str, Any]:
         """Return what a checkpoint is to note of the lines so far."""
@@ -143,8 +143,8 @@ class Records:
         with suppress(OSError):  # what could not be written was said then
             self._file.close()
 
-    def _write(self, place: Place, line: dict[str, Any]) -> None:
-        while self._lines and self._lines[-1].place >= place:
+    def _write(self, position: Position, line: dict[str, Any]) -> None:
+        while self._lines and self._lines[-1].position >= position:
             self._file.seek(self._file.truncate(self._lines.pop().start))
         start = self._file.tell()
         clean = {key: _finite(value) for key, value in line.items()}
@@ -153,7 +153,7 @@ class Records:
         with atomic.naming(self._path):
             self._file.write(raw)
             self._file.flush()
-        self._lines.append(Line(place, start, clean, seal.borne(raw) or ""))
+        self._lines.append(Line(position, start, clean, seal.borne(raw) or ""))
 
 
 def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Line], int]:
@@ -176,13 +176,13 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         due = due or own is not None
         if due and not seal.intact(raw, before):
             raise Edited(f"{path}, line {number} or the one before it was changed after it was written; {PUT_BACK}.")
-        place, last = checked.place, lines[-1].place if lines else (-2, 0)
-        if place <= last or place[0] not in (-1, finished) or not _fits(checked):
+        position, last = checked.position, lines[-1].position if lines else (-2, 0)
+        if position <= last or position[0] not in (-1, finished) or not _fits(checked):
             raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
         finished += isinstance(checked, _Task)
         fields.pop("sha256", None)
         before = own or seal.digest(raw, before)
-        lines.append(Line(place, start, fields, before))
+        lines.append(Line(position, start, fields, before))
         start += len(raw)
     if covered is not None and covered["lines"]:
         if len(lines) < covered["lines"]:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
-from hatrack.learn.engine import resolve_engine
 from hatrack.learn.learner import pick_device
+from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.nets import NETS

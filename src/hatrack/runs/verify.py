@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError, Unverifiable, one_line
-from hatrack.learn.proof import Verification
+from hatrack.learn.proof.verification import Verification
 from hatrack.learn.state import PAGE, input_shape, of_run, verify
 from hatrack.report.read import refuse_edited
 from hatrack.runs import folder, records

@@ -1,8 +1,8 @@
-"""Runs of a study on GPUs: as many as one GPU has room for are trained side by side (see learn/cohort.py).
+"""Runs of a study on GPUs: as many as one GPU has room for are trained side by side (learn/machine/side_by_side.py).
 
-A share of the runs is one piece of work for one process. It trains LANES of them at a time, whatever their methods and
-seeds, and starts the next one when one ends. Each stays a run of its own, in its folder, with the result that it would
-have had alone.
+A share of the runs is one piece of work for one process. It trains STREAMS of them at a time, whatever their methods
+and seeds, and starts the next one when one ends. Each stays a run of its own, in its folder, with the result that it
+would have had alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from hatrack.learn.cohort import Lane, take_turns
+from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 from hatrack.studies.job import Job, carrying
 from hatrack.studies.lines import lines_to
 from hatrack.studies.pool import Done, failed
 
-LANES = 8  # more gain nothing on a GPU that eight small networks keep busy
+STREAMS = 8  # more gain nothing on a GPU that eight small networks keep busy
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
 
 def _work_together(share: Share, tell: Callable[[Any], Any]) -> None:
     device = torch.device(share.jobs[0].spec.device)
-    members = ((Lane(device), _speaking(job, partial(_tell, tell, job))) for job in share.jobs)
-    for number, error in take_turns(members, LANES):
+    members = ((OwnStream(device), _speaking(job, partial(_tell, tell, job))) for job in share.jobs)
+    for number, error in take_turns(members, STREAMS):
         if isinstance(error, torch.AcceleratorError):
             raise error
         if isinstance(error, torch.OutOfMemoryError) and len(share.jobs) > 1:

@@ -18,7 +18,7 @@ def attention(call: Call) -> Any:
     q, k, v = (born(call, call[name]) for name in ("query", "key", "value"))
     mask = call["attn_mask"]
     if mask is not None:
-        call.ledger.freeze(mask, why="it acts on attention scores, which belong to no unit")
+        call.recorder.freeze(mask, why="it acts on attention scores, which belong to no unit")
         if mask.carries:
             call.reading.read(call.node, mask)
     queries, keys, values = q.unit_ids(), k.unit_ids(), v.unit_ids()

@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
-from hatrack.masks.ledger import Occasion, Uses
+from hatrack.masks.recorder import Occasion, Uses
 from hatrack.masks.rules.registry import Call, rule, run
 from hatrack.masks.unions import ALWAYS_ON, compact
 from hatrack.masks.values import NOTHING, Held, Value, expand_tail, together
@@ -90,7 +90,7 @@ def born(call: Call, value: Value) -> Value:
         return value
     ids, occasions = value.unit_ids(), []
     for held in value.held:
-        units, occasion = call.ledger.born(held)
+        units, occasion = call.recorder.born(held)
         pos = held.positions(value.shape)
         ids = _met(call, ids, torch.where(pos == NOTHING, ALWAYS_ON, units[pos.clamp_min(0)]))
         occasions.append(occasion)
@@ -126,7 +126,7 @@ def binary(call: Call) -> Any:
     ids = units[0].unit_ids().expand(call.shape)
     for other in units[1:]:
         ids = _met(call, ids, other.unit_ids().expand(call.shape))
-    acting = [call.ledger.meet(v, ids) for v in params]
+    acting = [call.recorder.meet(v, ids) for v in params]
     # What a parameter adds to a closed unit stays there whatever is done to the other operand.
     sources = [] if params else units
     return call.units(ids, *sources, writers=_writers(call, ids, units, acting), zeros=_zeros(call, ids, units))

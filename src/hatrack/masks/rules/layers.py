@@ -30,8 +30,8 @@ def convolution(call: Call) -> Any:
     across = other[group[:, None] * per_group + torch.arange(per_group)].view(len(into), per_group, *space)
     down = into.view(-1, 1, *space)
     out, in_ = (down, across) if into is written else (across, down)
-    uses = call.ledger.use(weight, (out, in_), out)
-    shift = call.ledger.use(bias, (written,), written)
+    uses = call.recorder.use(weight, (out, in_), out)
+    shift = call.recorder.use(bias, (written,), written)
     call.reading.read_by_weight(call.node, x, weight, uses, in_)
     by = (uses,) if bias is None else (uses, shift)
     return call.written(written.view(-1, *space).expand(call.shape), *by)
@@ -46,5 +46,5 @@ def embedding(call: Call) -> Any:
     if rows.known is not None:  # the same rows for every sample: positions, distances
         return weight.rearranged(call.shape, lambda pos: pos[rows.known])
     written = call.fresh(call.shape[-1], weight)
-    uses = call.ledger.use(weight, (written[None, :],), written[None, :])
+    uses = call.recorder.use(weight, (written[None, :],), written[None, :])
     return call.written(written.expand(call.shape), uses)

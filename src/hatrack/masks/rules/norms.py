@@ -20,12 +20,12 @@ def per_channel(call: Call) -> Any:
     if x.held:
         return _of_parameters(call, x, [axis for axis in range(len(x.shape)) if axis != 1], affine)
     if call["running_mean"] is not None:
-        call.ledger.norms[call.reading.module(call.node)] = call.name
+        call.recorder.norms[call.reading.module(call.node)] = call.name
     elif x.ids is None:
         return _on_the_input(call, x, affine)
     channels = call.unions.along(x.unit_ids(), 1).reshape(-1)
     for value in affine:
-        call.ledger.use(value, (channels,))
+        call.recorder.use(value, (channels,))
     return call.results(lambda shape: call.units(x.ids) if x.ids is not None else Value(shape, reached=x.reached))
 
 
@@ -44,7 +44,7 @@ def over_units(call: Call) -> Any:
     if any(call.unions.varies(x.ids, axis) for axis in mixed):
         call.reading.read(call.node, x)
     for value in affine:
-        call.ledger.meet(_on_channels(value, x) if grouped else value, x.ids)
+        call.recorder.meet(_on_channels(value, x) if grouped else value, x.ids)
     return call.units(x.ids)
 
 
@@ -70,7 +70,7 @@ def prelu(call: Call) -> Any:
     x, slope = call["self"], call["weight"]
     if x.ids is None or not slope.held:
         return call.unknown()
-    call.ledger.meet(_on_channels(slope, x) if len(slope.shape) == 1 else slope, x.ids)
+    call.recorder.meet(_on_channels(slope, x) if len(slope.shape) == 1 else slope, x.ids)
     return call.units(x.ids, x, writers=x.writers, zeros=x.zeros)
 
 
@@ -83,5 +83,5 @@ def _on_channels(value: Value, x: Value) -> Value:
 def _on_the_input(call: Call, x: Value, affine: list[Value]) -> Any:
     """Normalise the network's input: no unit is there yet, so scale and shift serve every task."""
     for value in affine:
-        call.ledger.freeze(value, why="it acts on the network's input, which belongs to no unit")
+        call.recorder.freeze(value, why="it acts on the network's input, which belongs to no unit")
     return call.results(lambda shape: Value(shape, reached=x.reached))

@@ -159,9 +159,9 @@ def _shifted(call: Call, result: Value, bias: Value) -> Value:
     if result.held:
         return together(result.shape, [result, bias])
     if result.ids is None:
-        call.ledger.freeze(bias, why="it acts on values that belong to no unit")
+        call.recorder.freeze(bias, why="it acts on values that belong to no unit")
         return result
-    shift = call.ledger.meet(bias, result.ids)
+    shift = call.recorder.meet(bias, result.ids)
     known = result.writers and shift is not None and all(use.written is not None for use in shift)
     writers = result.writers.union(shift) if known and shift is not None else frozenset()
     return call.units(result.ids, writers=writers, shape=result.shape)
@@ -177,7 +177,7 @@ def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     ids = x.unit_ids().expand(*batch, *x.shape[-2:])
     *others, summed = (call.unions.varies(ids, axis) for axis in range(ids.ndim))
     if any(others) and not summed:
-        call.ledger.freeze(weight, why="it serves every unit alike (it mixes positions, not units)")
+        call.recorder.freeze(weight, why="it serves every unit alike (it mixes positions, not units)")
         return call.units(ids.narrow(-1, 0, 1).expand(shape), shape=shape)
     whole = torch.Size([*batch, *weight.shape[-2:]])
     here = weight.rearranged(whole, lambda pos: pos.expand(whole))
@@ -185,6 +185,6 @@ def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
     heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
     written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
-    uses = call.ledger.use(here, (written, read), written)
+    uses = call.recorder.use(here, (written, read), written)
     call.reading.read_by_weight(call.node, x, here, uses, read)
     return replace(call.written(written.expand(shape), uses), shape=shape)

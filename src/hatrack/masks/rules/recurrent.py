@@ -69,10 +69,10 @@ def _cell(call: Call, x: Value, read: Tensor, params: list[Value], blocks: int) 
     from_input, from_hidden, *biases = params
     units = call.fresh(from_hidden.shape[1], from_hidden)
     rows = units.repeat(blocks)
-    entering = call.ledger.use(from_input, (rows[:, None], read[None, :]))
-    again = call.ledger.use(from_hidden, (rows[:, None], units[None, :]))
+    entering = call.recorder.use(from_input, (rows[:, None], read[None, :]))
+    again = call.recorder.use(from_hidden, (rows[:, None], units[None, :]))
     for bias in biases:
-        call.ledger.use(bias, (rows,))
+        call.recorder.use(bias, (rows,))
     call.reading.read_by_weight(call.node, x, from_input, entering, read[None, :])
     hidden = Value(units.shape, units, reached=True)
     call.reading.read_in_weight(call.node, hidden, from_hidden, again, units[None, :])
@@ -88,7 +88,7 @@ def _start(call: Call, state: Value, number: int, units: Tensor) -> None:
 
 def _carry(call: Call, state: Value, units: Tensor) -> None:
     if state.held:
-        call.ledger.meet(state, units.expand(state.shape))
+        call.recorder.meet(state, units.expand(state.shape))
     elif state.ids is not None:
         before, after = torch.broadcast_tensors(call.now(state.ids), units)
         call.unions.merge(before[before != ALWAYS_ON], after[before != ALWAYS_ON])

@@ -12,8 +12,8 @@ from torch.fx import Node
 
 from hatrack.masks import ops
 from hatrack.masks.graph import op_name
-from hatrack.masks.ledger import Ledger, Occasion, Uses
 from hatrack.masks.reading import Reading
+from hatrack.masks.recorder import Occasion, Recorder, Uses
 from hatrack.masks.unions import Unions, compact
 from hatrack.masks.values import Value, together
 
@@ -25,7 +25,7 @@ class Call:
     node: Node
     name: str
     given: dict[str, Any]
-    ledger: Ledger
+    recorder: Recorder
     reading: Reading
     values: list[Value] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class Call:
     @property
     def unions(self) -> Unions:
         """The units met so far."""
-        return self.ledger.unions
+        return self.recorder.unions
 
     @property
     def shape(self) -> torch.Size:
@@ -55,7 +55,7 @@ class Call:
 
     def fresh(self, count: int, weight: Value) -> Tensor:
         """Return new units, written by the layer that `weight` belongs to."""
-        return self.ledger.fresh(self.reading.layer(self.node, weight), count, weight)
+        return self.recorder.fresh(self.reading.layer(self.node, weight), count, weight)
 
     def results(self, make: Callable[[torch.Size], Value]) -> Any:
         """Build the value, or the list of values, that the operator returns."""
@@ -113,7 +113,7 @@ class Call:
         for value in self.values:
             if value.carries:
                 self.reading.read(self.node, value, why=f"reads its input through {self.name}()")
-            self.ledger.freeze(value, why=f"{self.name}() is an operator that the unit map cannot look through")
+            self.recorder.freeze(value, why=f"{self.name}() is an operator that the unit map cannot look through")
         reached = any(v.reached for v in self.values)
         return self.results(lambda shape: Value(shape, reached=reached))
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from hatrack.learn.rewrites import REWRITES
+from hatrack.learn.machine.rewrites import REWRITES
 
 
 def traced_gradients(net: nn.Module, x: torch.Tensor) -> tuple[list[torch.Tensor], list[str]]:

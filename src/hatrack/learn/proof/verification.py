@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hatrack.data.task import Inputs
 from hatrack.learn.processor import processor
-from hatrack.learn.seals import Seal, broken, seal
+from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.visible import visible
@@ -195,7 +195,7 @@ def renewed(method: Method, task: int, old: Probe, x: Tensor) -> Probe:
     return Probe(torch.full_like(logits, torch.inf) if bool(changed.any()) else logits, here)
 
 
-class Vault:
+class LockedValues:
     """The values of all entries that finished tasks rely on, as they were when first relied on."""
 
     def __init__(self) -> None:
@@ -258,7 +258,7 @@ def prove(
     method: Method,
     tasks: Sequence[Finished],
     probes: Sequence[Probe],
-    vault: Vault,
+    locked: LockedValues,
     drawn: Callable[[int], Tensor],
     own: Mapping[int, Tensor],
 ) -> Verification:
@@ -279,9 +279,9 @@ def prove(
         found = [_compared(probe_logits(method, x, task), then, tolerance) for x, then in asked]
         changed, distance = (torch.cat([pair[i].flatten() for pair in found]) for i in (0, 1))
         use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
-        drifts = tuple(vault.drifts(parameters, use))
+        drifts = tuple(locked.drifts(parameters, use))
         odd, sealed = broken(probe.seal, method, task, about.inputs, about.classes) if probe.seal else ([], [])
-        entries, size = vault.counted(use)
+        entries, size = locked.counted(use)
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
         proofs.append(
             TaskProof(

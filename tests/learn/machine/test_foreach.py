@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from hatrack.learn.singles import SINGLES
+from hatrack.learn.machine.foreach import FOREACH
 
 A = [[1.0, -2.0, 3.0], [[4.0, -0.5]]]
 B = [[0.5, 2.0, -1.0], [[2.0, 8.0]]]
@@ -46,7 +46,7 @@ def test_the_parts_make_the_whole(kind: str) -> None:
         return work([a0.clone(), a1.clone()], [b0, b1])
 
     given = [torch.tensor(values, dtype=torch.float64) for values in (*A, *B)]
-    code = make_fx(call, decomposition_table=SINGLES)(*given)
+    code = make_fx(call, decomposition_table=FOREACH)(*given)
     assert not any("_foreach" in str(node.target) for node in code.graph.nodes)
     for made, a, b in zip(code(*given), A, B, strict=True):
         np.testing.assert_allclose(made.numpy(), expected(np.array(a), np.array(b)), rtol=1e-15)

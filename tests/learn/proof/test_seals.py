@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import hatrack
 from hatrack import HAT, Inputs, Learner, Task
-from hatrack.learn.seals import fingerprint
+from hatrack.learn.proof.seals import fingerprint
 from hatrack.methods import METHODS
 
 PROMISING = sorted(name for name, method in METHODS.items() if method.guarantee)

@@ -47,4 +47,4 @@ def _singles() -> dict[Any, Callable[..., Any]]:
     return found
 
 
-SINGLES = _singles()
+FOREACH = _singles()

@@ -1,4 +1,4 @@
-"""All that a finished task is answered from besides the entries that tasks share (see proof.Vault), as digests.
+"""Digests of all that a finished task is answered from besides the entries that tasks share (LockedValues).
 
     head/…     its head                            frozen/…   parameters that nobody trains
     own/…      parameters it keeps for itself      method/…   what the method left for it: gates, masks, laterals
@@ -54,8 +54,8 @@ def seal(method: Method, task: int, inputs: Inputs, classes: int, answer: Callab
         return {}
     before = {name: fingerprint(t) for name, t in parts(method, task).items() if name.startswith("buffer/")}
     answer()
-    vaulted = {f"frozen/{name}" for name in (*method.model.parameters(), *(method.use(task) or ()))}
-    taken = {name: fingerprint(t) for name, t in parts(method, task).items() if name not in vaulted}
+    elsewhere = {f"frozen/{name}" for name in (*method.model.parameters(), *(method.use(task) or ()))}
+    taken = {name: fingerprint(t) for name, t in parts(method, task).items() if name not in elsewhere}
     still = {name: digest for name, digest in taken.items() if before.get(name, digest) == digest}
     return {**still, INPUTS: _prepared(inputs, classes)}
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hatrack.learn.cpu import linear as ours
-from hatrack.learn.cpu.mode import FastOnCpu
+from hatrack.learn.machine.cpu import linear as ours
+from hatrack.learn.machine.cpu.mode import FastOnCpu
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch was built without oneDNN"

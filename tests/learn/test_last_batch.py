@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hatrack import HAT, HatrackError, Learner, Task
-from hatrack.learn.parallel import Crew
+from hatrack.learn.machine.parallel import ProcessGroup
 
 
 def samples(count: int, name: str = "a", shape: tuple[int, ...] = (6,)) -> Task:
@@ -57,9 +59,17 @@ def test_steps_of_one_sample_are_refused(count: int, size: int, got: str) -> Non
         learner.learn(samples(count))
 
 
+class Mute(ProcessGroup):
+    """Of two processes, one that says and hears nothing."""
+
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None: ...
+
+    def broadcast(self, tensors: Sequence[Tensor], device: torch.device) -> None: ...
+
+
 def test_every_process_gets_two_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(normed(), epochs=1, batch_size=6, device="cpu")
-    monkeypatch.setattr("hatrack.learn.shortest.crew", lambda: Crew(0, 2))
+    monkeypatch.setattr("hatrack.learn.step.process_group", lambda: Mute(0, 2))
     assert steps(learner, samples(15)) == 2
     assert steps(learner, samples(16, "b")) == 3
     learner.batch_size = 3

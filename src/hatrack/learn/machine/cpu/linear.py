@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hatrack.learn.cpu.tensors import ordinary
+from hatrack.learn.machine.cpu.tensors import ordinary
 from hatrack.learn.processor import processor
 
 WORTH = 2**20  # multiplications from which a call of our own costs less than it saves

@@ -10,8 +10,8 @@ from torch import nn
 
 import hatrack
 from hatrack import Learner
-from hatrack.learn.cohort import together
-from hatrack.learn.engine import EngineWarning
+from hatrack.learn.machine.engine import EngineWarning
+from hatrack.learn.machine.side_by_side import together
 from hatrack.learn.seeds import noise
 from hatrack.methods import METHODS
 from hatrack.nets import build

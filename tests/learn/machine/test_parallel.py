@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 import hatrack
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
-from hatrack.learn.parallel import Crew, join
+from hatrack.learn.machine.parallel import ProcessGroup, join
 from hatrack.nets import build
-from hatrack.processes import place, several, speaks
+from hatrack.processes import local_rank, several, speaks
 from hatrack.runs.folder import create
 
 PROGRAM = """
@@ -26,7 +26,7 @@ import os, sys
 import torch
 from safetensors.torch import save_file
 import hatrack
-from hatrack.learn.parallel import join, leave
+from hatrack.learn.machine.parallel import join, leave
 from hatrack.methods import METHODS
 from hatrack.nets import build
 from hatrack.processes import several
@@ -180,7 +180,7 @@ def test_what_is_left_in_the_environment_stops_nobody(
     name: str, value: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert several()
-    assert (speaks(), place()) == (False, 1)
+    assert (speaks(), local_rank()) == (False, 1)
     if value is None:
         monkeypatch.delenv(name)
     else:
@@ -194,7 +194,7 @@ def test_what_is_left_in_the_environment_stops_nobody(
 @pytest.mark.parametrize("rank", [0, 1])
 def test_of_joined_processes_the_first_one_writes(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = learner()
-    monkeypatch.setattr("hatrack.learn.parallel.crew", lambda: Crew(rank, 2))
+    monkeypatch.setattr("hatrack.learn.machine.parallel.process_group", lambda: ProcessGroup(rank, 2))
     made.save(tmp_path / "saved")
     assert (tmp_path / "saved").exists() == (rank == 0)
 
@@ -202,7 +202,7 @@ def test_of_joined_processes_the_first_one_writes(rank: int, tmp_path: Path, mon
 @pytest.mark.parametrize(("count", "size"), [(7, 2), (6, 3), (1, 2)])
 def test_shares_cover_a_batch_once(count: int, size: int) -> None:
     batch = Batch(torch.arange(count)[:, None].float(), torch.arange(count))
-    shares = [Crew(rank, size).part(batch) for rank in range(size)]
+    shares = [ProcessGroup(rank, size).shard(batch) for rank in range(size)]
     seen = np.concatenate([share.y.numpy() for share, weight in shares if weight])
     assert sorted(seen.tolist()) == list(range(count))
     assert sum(weight for _, weight in shares) == pytest.approx(1)

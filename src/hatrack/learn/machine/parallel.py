@@ -25,23 +25,23 @@ from torch import Tensor, distributed
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
-from hatrack.processes import place, several
+from hatrack.processes import local_rank, several
 
 
-class Crew(NamedTuple):
-    """This process's place among those that work on the run."""
+class ProcessGroup(NamedTuple):
+    """This process among those that work on the run: its rank, and the world size."""
 
     rank: int
-    size: int
+    world_size: int
 
-    def part(self, batch: Batch) -> tuple[Batch, float]:
+    def shard(self, batch: Batch) -> tuple[Batch, float]:
         """Return this process's share of a batch and its weight; a process that gets nothing repeats one sample."""
         count = len(batch.y)
-        own = slice(self.rank, None, self.size) if self.rank < count else slice(0, 1)
+        own = slice(self.rank, None, self.world_size) if self.rank < count else slice(0, 1)
         share = Batch(*(None if field is None else field[own] for field in batch))  # type: ignore[arg-type]
         return share, len(share.y) / count if self.rank < count else 0.0
 
-    def sum(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Add up tensors over all processes, in place."""
         flat = torch.cat([t.reshape(-1) for t in tensors])
         distributed.all_reduce(flat)
@@ -51,14 +51,14 @@ class Crew(NamedTuple):
     @torch.no_grad()
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Make tensors the mean over all processes, in place."""
-        moving = [t for t in tensors if t.is_floating_point()]
-        if moving:
-            self.sum(moving)
-            for tensor in moving:
-                tensor.div_(self.size)
+        floating = [t for t in tensors if t.is_floating_point()]
+        if floating:
+            self.all_reduce(floating)
+            for tensor in floating:
+                tensor.div_(self.world_size)
 
     @torch.no_grad()
-    def agree(self, tensors: Sequence[Tensor], device: torch.device) -> None:
+    def broadcast(self, tensors: Sequence[Tensor], device: torch.device) -> None:
         """Give all processes the first one's values, in place and in one piece; `device` is where they talk."""
         pieces = [t.detach().to(device).contiguous().reshape(-1).view(torch.uint8) for t in tensors]
         flat = torch.cat(pieces)
@@ -66,16 +66,16 @@ class Crew(NamedTuple):
         for tensor, piece in zip(tensors, flat.split([len(p) for p in pieces]), strict=True):
             tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))  # a copy begins where any type may
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait for all others to come here."""
         distributed.barrier()
 
 
-def crew() -> Crew | None:
-    """Return this process's place, or None where it works alone."""
+def process_group() -> ProcessGroup | None:
+    """Return the process group, or None where it works alone."""
     if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() == 1:
         return None
-    return Crew(distributed.get_rank(), distributed.get_world_size())
+    return ProcessGroup(distributed.get_rank(), distributed.get_world_size())
 
 
 def require_joined() -> None:
@@ -92,7 +92,7 @@ def require_joined() -> None:
 def writes() -> bool:
     """Return whether this process writes what all of them hold: the first one does."""
     require_joined()
-    among = crew()
+    among = process_group()
     return among is None or among.rank == 0
 
 
@@ -100,13 +100,13 @@ def join(cuda: bool) -> str:
     """Join the processes that torchrun started; return the device for this one: its own GPU, or the CPU."""
     device = "cpu"
     if cuda:
-        if place() >= torch.cuda.device_count():
+        if local_rank() >= torch.cuda.device_count():
             raise HatrackError(
-                f"torchrun started {place() + 1} or more processes here, but there are {torch.cuda.device_count()} "
-                f"GPUs; use --nproc-per-node {torch.cuda.device_count()}."
+                f"torchrun started {local_rank() + 1} or more processes here, but there are "
+                f"{torch.cuda.device_count()} GPUs; use --nproc-per-node {torch.cuda.device_count()}."
             )
-        torch.cuda.set_device(place())
-        device = f"cuda:{place()}"
+        torch.cuda.set_device(local_rank())
+        device = f"cuda:{local_rank()}"
     try:
         distributed.init_process_group("nccl" if cuda else "gloo")
     except (ValueError, RuntimeError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from hatrack.learn.cohort import Lane, take_turns
+from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 
 CPU = torch.device("cpu")
 
@@ -32,7 +32,7 @@ def test_what_a_failed_member_held_is_let_go_while_its_error_is_kept() -> None:
         for _ in range(4):
             yield
 
-    ends = take_turns([(Lane(CPU), failing()), (Lane(CPU), lasting())])
+    ends = take_turns([(OwnStream(CPU), failing()), (OwnStream(CPU), lasting())])
     number, error = next(ends)
     assert (number, str(error)) == (0, "then")
     assert held[0]() is None

@@ -21,10 +21,10 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError, HatrackWarning, unknown
-from hatrack.learn.compiled import Compiled
-from hatrack.learn.moving import Standing, moving
-from hatrack.learn.parallel import crew
+from hatrack.learn.machine.compiled import Compiled
+from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.step import Stepper, evaluates
+from hatrack.learn.training_state import StepState, training_state
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 PAUSE = 32  # steps at a time: enough to keep a device busy while other runs have their turn
@@ -40,7 +40,7 @@ def resolve_engine(name: str, device: torch.device) -> str:
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     if name == "auto":
-        return "graph" if device.type == "cuda" and crew() is None else "eager"
+        return "graph" if device.type == "cuda" and process_group() is None else "eager"
     if name == "graph" and device.type != "cuda":
         raise HatrackError(f"engine 'graph' needs a CUDA device, got {device}; use 'auto', 'eager' or 'compiled'.")
     return name
@@ -71,7 +71,7 @@ class Engine:
         device = self.stepper.method.model.device
         self._order = torch.zeros(len(self.feed), dtype=torch.long, device=device)
         self._within = torch.arange(self.size, device=device)
-        # The default stream cannot be recorded; a cohort's member has a stream of its own already (see cohort.py).
+        # The default stream cannot be recorded; one of several learners has its own already (see side_by_side.py).
         default = cuda and torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
         self._stream = torch.cuda.Stream(device) if default else None
         for group in self.stepper.optimizer.param_groups:
@@ -110,7 +110,7 @@ class Engine:
     def _holding(self) -> tuple[object, ...]:
         """Return the lock, and where in memory the tensors are that a step moves: somebody may put others there."""
         method = self.stepper.method
-        return method.lock, *(tensor.data_ptr() for tensor in moving(method).values())
+        return method.lock, *(tensor.data_ptr() for tensor in training_state(method).values())
 
     def set_lr(self, ratio: float) -> None:
         """Change the learning rate; graphs hold it as a number and are recorded anew."""
@@ -150,7 +150,7 @@ class Engine:
 
     def _compiled_step(self, count: int) -> None:
         known = self._compiled.get(count)
-        before = Standing(self.stepper.method) if known is None else None
+        before = StepState(self.stepper.method) if known is None else None
         try:
             if known is None:
                 known, loss = Compiled.trace(self.stepper, lambda: self._batch(count))
@@ -208,7 +208,7 @@ class Engine:
 
 def unfit(optimizer: Optimizer, feed: Feed, cuda: bool) -> str | None:
     """Say why steps with this optimiser on these data cannot be recorded, or None."""
-    if crew() is not None:
+    if process_group() is not None:
         return "several processes work on it"
     if not feed.resident:
         return "its samples come from a Dataset, batch by batch"

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 import hatrack
 from hatrack import Learner, Task
-from hatrack.learn.cpu import dropout
-from hatrack.learn.cpu.mode import FastOnCpu
+from hatrack.learn.machine.cpu import dropout
+from hatrack.learn.machine.cpu.mode import FastOnCpu
 
 MANY = 400_000
 SIGMAS = 5

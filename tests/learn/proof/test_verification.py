@@ -11,8 +11,8 @@ import torch
 
 import hatrack
 from hatrack import HAT, Learner, Task
-from hatrack.learn import proof
-from hatrack.learn.proof import TaskProof
+from hatrack.learn.proof import verification as proof
+from hatrack.learn.proof.verification import TaskProof
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
@@ -119,11 +119,11 @@ def test_a_drift_in_bits_alone_is_found(then: int, now: int) -> None:
     """Numbers that are equal, or that equal nothing, not even themselves."""
     before, after = torch.tensor([then, now], dtype=torch.int32).view(torch.float32)
     assert torch.equal(before, after) or bool(before.isnan() & after.isnan())
-    vault = proof.Vault()
-    vault.add({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)})
+    held = proof.LockedValues()
+    held.add({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)})
     moved = torch.stack([before, before, before, after]).view(2, 2)
-    assert not list(vault.drifts({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)}))
-    [drift] = vault.drifts({"a.weight": moved}, {"a.weight": torch.ones(2, 2)})
+    assert not list(held.drifts({"a.weight": before.expand(2, 2).clone()}, {"a.weight": torch.ones(2, 2)}))
+    [drift] = held.drifts({"a.weight": moved}, {"a.weight": torch.ones(2, 2)})
     assert (drift.parameter, drift.entries) == ("a.weight", 1)
 
 
@@ -134,7 +134,7 @@ def test_verify_compares_bits_not_numbers(tasks: list[Task]) -> None:
     name, used = next((n, u > 0) for n, u in (learner.method.use(0) or {}).items() if bool((u > 0).any()))
     entry = tuple(used.nonzero()[0])
     parameter = dict(learner.model.net.named_parameters())[name]
-    parameter.data[entry] = learner.vault.values[name][entry] = 0.0
+    parameter.data[entry] = learner.locked_values.values[name][entry] = 0.0
     learner.probes[0].logits = proof.probe_logits(learner.method, learner._drawn(0), 0)
     assert learner.verify().ok
     parameter.data[entry] = -0.0
@@ -153,14 +153,14 @@ def test_logits_of_this_machine_are_compared_by_their_bits(tasks: list[Task], mo
     assert learner.verify().tasks[0].changed_logits == logits.numel()
 
 
-def test_only_what_the_vault_holds_can_drift() -> None:
+def test_only_what_is_held_can_drift() -> None:
     parameters = {"a.weight": torch.ones(2, 2), "b.weight": torch.ones(3)}
-    vault = proof.Vault()
-    vault.add(parameters, {"a.weight": torch.tensor([[1.0, 0.0], [1.0, 0.0]])})
+    held = proof.LockedValues()
+    held.add(parameters, {"a.weight": torch.tensor([[1.0, 0.0], [1.0, 0.0]])})
     everything = {name: torch.ones_like(p) for name, p in parameters.items()}
-    assert not list(vault.drifts(parameters, everything))
+    assert not list(held.drifts(parameters, everything))
     moved = {"a.weight": torch.tensor([[1.0, 5.0], [4.0, 5.0]]), "b.weight": torch.zeros(3)}
-    [drift] = vault.drifts(moved, everything)
+    [drift] = held.drifts(moved, everything)
     assert (drift.layer, drift.entries, drift.largest) == ("a", 1, 3.0)
 
 

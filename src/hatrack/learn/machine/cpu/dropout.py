@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hatrack.learn.cpu.tensors import ordinary
+from hatrack.learn.machine.cpu.tensors import ordinary
 
 CLOSE = 1e-3
 DRAWING = {

@@ -10,7 +10,7 @@ from torch import Tensor
 from hatrack.methods.base import Method
 
 
-def moving(method: Method) -> dict[str, Tensor]:
+def training_state(method: Method) -> dict[str, Tensor]:
     """Return all tensors that training may change: what is trained, what goes along, the buffers of the network."""
     own = method.model.private[method.task]
     shared = {f"buffer/{n}": b for n, b in method.model.buffers().items() if n not in own}
@@ -36,11 +36,11 @@ def put_back(tensors: Mapping[str, Tensor], copies: Mapping[str, Tensor]) -> Non
         tensor.copy_(copies[name])
 
 
-class Standing:
+class StepState:
     """Everything that a step may change, random numbers included, as it was when this was made."""
 
     def __init__(self, method: Method) -> None:
-        self._tensors = {**moving(method), **in_progress(method)}
+        self._tensors = {**training_state(method), **in_progress(method)}
         self._copies = copied(self._tensors)
         self._device = method.model.device
         self._numbers = torch.get_rng_state()

@@ -19,7 +19,7 @@ import torch
 NAP = 1e-4  # seconds between two looks at streams that are all busy: far less than a turn's steps take
 
 
-class Lane:
+class OwnStream:
     """A stream and random numbers of its own, in force inside the context."""
 
     def __init__(self, device: torch.device) -> None:
@@ -60,22 +60,22 @@ class Lane:
 
 
 def take_turns(
-    members: Iterable[tuple[Lane, Iterator[None]]], at_once: int | None = None
+    members: Iterable[tuple[OwnStream, Iterator[None]]], at_once: int | None = None
 ) -> Iterator[tuple[int, Exception | None]]:
-    """Give every member its turns in its lane, `at_once` of them side by side (all, without a number).
+    """Give every member its turns in its stream, `at_once` of them side by side (all, without a number).
 
     Yield each one's number when it ends, and what stopped it, None where nothing did; then the next one starts.
     """
     waiting = enumerate(members)
     active = dict(islice(waiting, at_once))
     while active:
-        due = [number for number, (lane, _) in active.items() if len(active) == 1 or not lane.busy]
+        due = [number for number, (stream, _) in active.items() if len(active) == 1 or not stream.busy]
         if not due:
             sleep(NAP)
         for number in due:
-            lane, member = active[number]
+            stream, member = active[number]
             stopped: Exception | None = None
-            with lane:
+            with stream:
                 try:
                     next(member)
                     continue
@@ -98,5 +98,5 @@ def let_go(error: BaseException | None) -> None:
 
 def together(members: Sequence[Iterator[None]], device: torch.device) -> list[Exception | None]:
     """Give every member its turns until all are done; return what stopped each, None where nothing did."""
-    outcomes = dict(take_turns([(Lane(device), member) for member in members]))
+    outcomes = dict(take_turns([(OwnStream(device), member) for member in members]))
     return [outcomes[number] for number in range(len(members))]

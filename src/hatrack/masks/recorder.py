@@ -47,7 +47,7 @@ class Meeting:
     ids: Tensor
 
 
-class Ledger:
+class Recorder:
     """Collects occasions in forward order."""
 
     def __init__(self, shapes: Mapping[str, torch.Size], trained: Collection[str]) -> None:

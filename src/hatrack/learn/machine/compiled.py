@@ -18,8 +18,8 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from hatrack.data.feed import Batch
-from hatrack.learn.rewrites import REWRITES
-from hatrack.learn.singles import SINGLES
+from hatrack.learn.machine.foreach import FOREACH
+from hatrack.learn.machine.rewrites import REWRITES
 from hatrack.learn.step import Stepper, clip_traced, plain
 from hatrack.nets.precision import Precision
 
@@ -45,7 +45,7 @@ class Compiled:
             return [outcome[0], *(p.grad for p in stepper.parameters if p.grad is not None)]
 
         rounded = stepper.method.model.precision.rounded
-        traced = make_fx(step, decomposition_table=SINGLES | REWRITES if rounded else SINGLES)()
+        traced = make_fx(step, decomposition_table=FOREACH | REWRITES if rounded else FOREACH)()
         moved = [p for p in stepper.parameters if p.grad is not None]
         inputs = _lift(traced)
         return cls(_compile(traced, inputs, stepper.method.model.precision), inputs, moved, stepper), outcome[0]

@@ -13,9 +13,10 @@ from torch.utils.data import TensorDataset
 
 import hatrack
 from hatrack import HatrackError, Learner, Task
-from hatrack.learn import compiled, step
-from hatrack.learn.cohort import Lane, take_turns, together
-from hatrack.learn.engine import PAUSE, WARM, EngineWarning, resolve_engine
+from hatrack.learn import step
+from hatrack.learn.machine import compiled
+from hatrack.learn.machine.engine import PAUSE, WARM, EngineWarning, resolve_engine
+from hatrack.learn.machine.side_by_side import OwnStream, take_turns, together
 from hatrack.methods import METHODS
 from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD
@@ -230,7 +231,7 @@ def test_only_so_many_have_their_turns_at_once() -> None:
             turns.append(i)
             yield
 
-    ends = list(take_turns(((Lane(CPU), member(i)) for i in range(4)), at_once=2))
+    ends = list(take_turns(((OwnStream(CPU), member(i)) for i in range(4)), at_once=2))
     assert turns == [0, 1, 0, 1, 2, 3, 2, 3]
     assert ends == [(i, None) for i in range(4)]
 
@@ -238,8 +239,8 @@ def test_only_so_many_have_their_turns_at_once() -> None:
 def test_a_turn_is_due_when_the_device_has_done_the_last_one() -> None:
     turns: list[str] = []
 
-    class Slow(Lane):
-        """A lane whose device is at work for three looks after every turn."""
+    class Slow(OwnStream):
+        """A stream whose device is at work for three looks after every turn."""
 
         looks = 0
 
@@ -253,7 +254,7 @@ def test_a_turn_is_due_when_the_device_has_done_the_last_one() -> None:
             turns.append(name)
             yield
 
-    members = [(Slow(CPU), member("slow", 3)), (Lane(CPU), member("quick", 9))]
+    members = [(Slow(CPU), member("slow", 3)), (OwnStream(CPU), member("quick", 9))]
     assert sorted(take_turns(members)) == [(0, None), (1, None)]
     assert turns[:8] == ["quick"] * 3 + ["slow"] + ["quick"] * 4
     assert turns.count("slow") == 3

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from hatrack.learn.cpu import dropout
-from hatrack.learn.cpu.linear import linear
+from hatrack.learn.machine.cpu import dropout
+from hatrack.learn.machine.cpu.linear import linear
 
 INSTEAD: dict[Callable[..., Any], Callable[..., torch.Tensor]] = {
     F.dropout: dropout.dropout,
