@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.masks.gates import anneal, compensate, gate, prices, sparsity
+from hatrack.masks.entries import gate_entries
+from hatrack.masks.gates import CLOSED, anneal, compensate, flushed, gate, prices, sparsity
 from hatrack.methods.base import Clock
 
 RNG = np.random.default_rng(3)
@@ -16,6 +17,18 @@ def test_gate_is_the_sigmoid_of_s_times_e() -> None:
     e = RNG.normal(size=50)
     expected = 1 / (1 + np.exp(-7.5 * e))
     np.testing.assert_allclose(gate(torch.from_numpy(e), 7.5).numpy(), expected, rtol=1e-12)
+
+
+def test_products_meet_no_gate_that_is_next_to_nothing_and_all_slopes_stay() -> None:
+    e = torch.linspace(-6, 6, 101, dtype=torch.float64, requires_grad=True)
+    exact = 1 / (1 + np.exp(-40 * e.detach().numpy()))
+    let_through = flushed(gate(e, 40.0))
+    np.testing.assert_allclose(let_through.detach(), np.where(exact < CLOSED, 0, exact), rtol=1e-12)
+    assert 0 < int((let_through == 0).sum()) < 50
+    let_through.sum().backward()
+    np.testing.assert_allclose(e.grad, 40 * exact * (1 - exact), rtol=1e-9)
+    entries = gate_entries(e, torch.tensor(40.0, dtype=torch.float64))
+    np.testing.assert_array_equal(entries.detach() == 0, exact < CLOSED)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 100])

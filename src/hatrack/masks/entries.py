@@ -1,6 +1,6 @@
 """Gates on single weights: vectors as long as the network, gone through in stretches that fit a core's cache.
 
-    a = σ(s·e),  ∂e = s·a·(1 − a)·∂a
+    a = σ(s·e), 0 below CLOSED (see gates.py),  ∂e = s·a·(1 − a)·∂a
     W ⊙ a and R = Σ a·p,  ∂W = ∂(W ⊙ a) ⊙ a,  ∂a = ∂(W ⊙ a) ⊙ W + p·∂R
 
 The same as one operation after the other, which spend their time in fetching vectors that the last one has written.
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hatrack.masks.gates import in_cache
+from hatrack.masks.gates import CLOSED, in_cache
 
 
 def gate_entries(embedding: Tensor, s: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class _Gates(torch.autograd.Function):
     def forward(ctx: Any, embedding: Tensor, s: Tensor) -> Tensor:
         gates = torch.empty_like(embedding)
         for a, e in zip(in_cache(gates), in_cache(embedding), strict=True):
-            torch.mul(e, s, out=a).sigmoid_()
+            torch.threshold_(torch.mul(e, s, out=a).sigmoid_(), CLOSED, 0.0)
         ctx.save_for_backward(gates, s)
         return gates
 

@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import threshold
 
 from hatrack.masks.unitmap import ON, UnitMap
 
 EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
 COSH_RANGE = 50.0  # cosh(50) ≈ 2.6e21 still fits float32
+CLOSED = 2.0**-90  # compensation, by cosh(50) ≈ 2^71 at most, makes nothing of slopes below
 IN_CACHE = 2**16  # entries of a stretch: with what is computed from it, it fits the second cache of a core
 
 Parts: TypeAlias = Mapping[tuple[int, int], Tensor]
@@ -24,6 +26,15 @@ Parts: TypeAlias = Mapping[tuple[int, int], Tensor]
 def gate(embedding: Tensor, s: Tensor | float) -> Tensor:
     """a = σ(s·e)."""
     return torch.sigmoid(s * embedding)
+
+
+def flushed(gates: Tensor) -> Tensor:
+    """Return gates for products: 0 below CLOSED, with the slopes that they have.
+
+    Products of gates that are next to nothing would be denormal numbers, with which some processors compute a hundred
+    times more slowly.
+    """
+    return gates - (gates - threshold(gates, CLOSED, 0.0)).detach()
 
 
 def anneal(fraction: Tensor, s_max: float) -> Tensor:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import gate
+from hatrack.masks.gates import flushed, gate
 from hatrack.masks.lock import Lock
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
@@ -61,7 +61,7 @@ class HAT(HardAttention):
 
     def loss(self, batch: Batch) -> Tensor:
         gates = gate(self.embedding, self.scale())
-        return self.attended_loss(self.model.logits(batch.x, self.task, gates), batch.y, gates)
+        return self.attended_loss(self.model.logits(batch.x, self.task, flushed(gates)), batch.y, gates)
 
     @property
     def hardens(self) -> bool:
