@@ -10,9 +10,10 @@ import torch
 from hat import HATConfig, HATPayload
 from hat.modules import HATLinear
 from hat.utils import get_hat_mask_scale, get_hat_reg_term
-from steps import BATCH, CLASSES, INPUTS, RATE, SAMPLES, WIDTHS, serve
 from torch import nn
 from torch.nn.functional import cross_entropy
+
+from steps import BATCH, CLASSES, INPUTS, RATE, SAMPLES, WIDTHS, serve
 
 
 class MLP(nn.Module):

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable
 
 import torch
-from steps import BATCH, CLASSES, INPUTS, RATE, SAMPLES, WIDTHS, serve
 from torch import nn
 from torch.nn.functional import cross_entropy
+
+from steps import BATCH, CLASSES, INPUTS, RATE, SAMPLES, WIDTHS, serve
 
 
 def backbone() -> nn.Module:

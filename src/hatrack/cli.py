@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from shutil import get_terminal_size
@@ -176,25 +177,19 @@ Engine = Annotated[str, typer.Option(help="auto, eager, compiled or graph (CUDA)
 @bench.command("step")
 def bench_step(device: Device = "auto", engine: Engine = "auto") -> None:
     """Time a training step of HAT against plain SGD."""
-    from hatrack.bench.step import step_table
-
-    print(step_table(device, engine))
+    print(_bench_module("step").step_table(device, engine))
 
 
 @bench.command("lock")
 def bench_lock(device: Device = "auto", engine: Engine = "auto") -> None:
     """Time what the lock alone adds to a step."""
-    from hatrack.bench.lock import lock_table
-
-    print(lock_table(device, engine))
+    print(_bench_module("lock").lock_table(device, engine))
 
 
 @bench.command("growth")
 def bench_growth(device: Device = "auto", engine: Engine = "auto") -> None:
     """Time HAT's step over tasks, widths and parameters."""
-    from hatrack.bench.growth import growth_table
-
-    print(growth_table(device, engine))
+    print(_bench_module("growth").growth_table(device, engine))
 
 
 @bench.command("run")
@@ -202,9 +197,12 @@ def bench_run(
     device: Device = "auto", data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None
 ) -> None:
     """Time the parts of a whole run (the HAT paper's mnist2)."""
-    from hatrack.bench.whole import paper_spec, run_table
+    whole = _bench_module("whole")
+    print(whole.run_table(whole.paper_spec(device, data)))
 
-    print(run_table(paper_spec(device, data)))
+
+def _bench_module(name: str) -> Any:
+    return import_module(f"hatrack.bench.{name}")  # found by path: see bench.py
 
 
 def _joined(device: str | None) -> dict[str, str]:
@@ -296,12 +294,11 @@ def _hatrack(
 def _bench(context: typer.Context, device: Device = "auto") -> None:
     """Time the methods' steps beside a plain torch loop (CPU) or the published way (CUDA); COMMAND: one thing alone."""
     if context.invoked_subcommand is None:
-        from hatrack.bench.cpu import cpu_table
-        from hatrack.bench.speed import speed_table
         from hatrack.learn.learner import pick_device
 
         where = pick_device(device)
-        print(speed_table(where) if where.type == "cuda" else cpu_table(where))
+        kind = "speed" if where.type == "cuda" else "cpu"
+        print(getattr(_bench_module(kind), f"{kind}_table")(where))
     else:
         context.default_map = {context.invoked_subcommand: {"device": device}}  # it counts before the command too
 

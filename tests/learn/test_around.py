@@ -22,7 +22,7 @@ import hatrack
 from forked import in_a_child
 from hatrack import HAT, HatrackError, Learner, Task
 from hatrack.methods import METHODS
-from saved import held
+from hatrack.testing.case import held
 
 pytestmark = pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
 

@@ -20,7 +20,7 @@ from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.nets import build
-from saved import held
+from hatrack.testing.case import held
 
 
 def net(seed: int = 0) -> torch.nn.Module:

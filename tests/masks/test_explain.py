@@ -9,7 +9,8 @@ from torch import nn
 
 import hatrack
 from hatrack.errors import HatrackError
-from hatrack.masks.explain import explain_built_in
+from hatrack.nets import build
+from hatrack.show.explain import explain_net
 from zoo import ZOO
 
 
@@ -93,14 +94,12 @@ def test_inputs_that_the_network_cannot_take_are_not_blamed_on_its_code() -> Non
 
 
 def test_lines_fit_the_width() -> None:
-    text = explain_built_in("resnet18", (3, 8, 8), width=2).text(width=90)
+    text = hatrack.explain(build("resnet18", (3, 8, 8), width=2), torch.zeros(1, 3, 8, 8)).text(width=90)
     assert max(map(len, text.splitlines())) <= 90
     assert "stages.3.1.conv2" in text
 
 
 def test_built_in_networks_by_name() -> None:
-    assert str(explain_built_in("mlp", (1, 4, 4), widths=[5])).startswith(
-        "Sequential: 5 units at 1 site, 85 parameters"
-    )
+    assert explain_net("mlp", "1,4,4").startswith("Sequential: 4,000 units at 2 sites, 4,036,000 parameters")
     with pytest.raises(HatrackError, match="unknown net 'resnet'"):
-        explain_built_in("resnet")
+        explain_net("resnet", "3,32,32")

@@ -14,7 +14,7 @@ from hatrack import Learner, Task
 from hatrack.data.feed import Batch, Feed, Part
 from hatrack.learn.step import Stepper, build
 from hatrack.masks.lock import Lock
-from hatrack.masks.packed import pack, unpack
+from hatrack.methods.parts.weight_masks import pack, unpack
 from hatrack.methods.pmask import PMask
 from hatrack.nets.model import Model
 

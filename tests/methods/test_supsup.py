@@ -7,8 +7,8 @@ import pytest
 import torch
 from tiny import Arrays, arrays, batch, begin, feed, gradient, logits, model, samples
 
-from hatrack.masks.packed import unpack
 from hatrack.methods.parts.subnetworks import straight_through, top
+from hatrack.methods.parts.weight_masks import unpack
 from hatrack.methods.supsup import SupSup
 
 WEIGHTS = ("fc1.weight", "fc2.weight")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from hatrack.data.cache import Bytes, Labels, Stored, fingerprint, stored
 from hatrack.data.decode import Frame, Table, from_parquet
-from hatrack.data.digits import INPUTS as DIGIT_INPUTS
-from hatrack.data.digits import digits
 from hatrack.data.locate import find
 from hatrack.data.rows import Rows, fixed_test
 from hatrack.data.sets import SETS
@@ -18,6 +18,7 @@ from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 
 EMBEDDED = "digits"
+DIGIT_INPUTS = Inputs(mean=(0.3053,), std=(0.3760,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +108,13 @@ def _embedded(side: int | None) -> Pictures:
     train, test = fixed_test(y, share=0.2)
     padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad))) if pad else x
     return Pictures(EMBEDDED, padded, y, train, test, tuple(str(label) for label in range(10)), DIGIT_INPUTS)
+
+
+@cache
+def digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the 1,797 handwritten digits that scikit-learn ships: (n, 1, 8, 8) scaled to 0–255, and their labels."""
+    from sklearn.datasets import load_digits
+
+    raw = load_digits()
+    pictures = np.round(raw.images * (255 / 16)).astype(np.uint8)[:, None]
+    return pictures, raw.target.astype(np.int64)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 from textwrap import wrap
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -97,13 +96,6 @@ def explain(net: nn.Module, example: Tensor) -> Explanation:
         notes=tuple(units.notes),
         checked=units.checked,
     )
-
-
-def explain_built_in(name: str, shape: Sequence[int] = (3, 32, 32), **options: Any) -> Explanation:
-    """Explain a built-in network by its name, for inputs of `shape`."""
-    from hatrack.nets import build
-
-    return explain(build(name, shape, **options), torch.zeros(1, *shape))
 
 
 def _norm_tensors(net: nn.Module, units: UnitMap) -> Iterable[str]:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import hatrack
 from hatrack.errors import unknown
+from hatrack.shipped import shipped
 from hatrack.studies.file import Study, read
-
-
-def folder() -> Path:
-    """Return the folder of the recipes: inside the package once installed, else `recipes/` of the clone."""
-    package = Path(hatrack.__file__).parent
-    inside = package / "recipes"
-    return inside if inside.is_dir() else package.parents[1] / "recipes"
 
 
 def names() -> list[str]:
     """Return the names of all recipes."""
-    return sorted(file.stem for file in folder().glob("*.toml"))
+    return sorted(file.stem for file in shipped("recipes").glob("*.toml"))
 
 
 def find(given: str) -> Study:
@@ -28,4 +21,4 @@ def find(given: str) -> Study:
         return read(path)
     if given not in names():
         raise unknown("recipe", given, names())
-    return read(folder() / f"{given}.toml")
+    return read(shipped("recipes") / f"{given}.toml")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hatrack.masks.gates import apply
-from hatrack.masks.packed import pack, unpack
 from hatrack.methods.parts.declared import Part, kept
 
 
@@ -75,3 +75,13 @@ class PackedMasks(WeightMasks):
         for packed in self.packed:
             taken |= unpack(packed, len(taken))
         return taken.to(next(iter(self.masked.values())).device)
+
+
+def pack(mask: Tensor) -> Tensor:
+    """Return a flat boolean mask as bytes of eight entries."""
+    return torch.from_numpy(np.packbits(mask.cpu().numpy()))
+
+
+def unpack(packed: Tensor, count: int) -> Tensor:
+    """Return the first `count` entries of a packed mask."""
+    return torch.from_numpy(np.unpackbits(packed.cpu().numpy(), count=count)).bool()

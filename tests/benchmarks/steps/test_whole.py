@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from hatrack.bench.whole import LOADING, PARTS, TRAINING, paper_spec, run_table
 
 from hatrack import HatrackError
-from hatrack.bench.whole import LOADING, PARTS, TRAINING, paper_spec, run_table
 from hatrack.runs.spec import resolve
 
 

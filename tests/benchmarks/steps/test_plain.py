@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from hatrack.bench.plain import PlainLoop
+from hatrack.bench.sides import Case, Member, noise_task
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hatrack.bench.plain import PlainLoop
-from hatrack.bench.sides import Case, Member, noise_task
 from hatrack.learn.machine.engine import Engine
 from hatrack.learn.step import Stepper
 from hatrack.methods.hat import HAT

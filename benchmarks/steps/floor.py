@@ -18,10 +18,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hatrack.bench.sides import BATCH, SHAPE
-from hatrack.bench.timing import wait
 from hatrack.nets import build
 from hatrack.nets.precision import Precision
+
+from .sides import BATCH, SHAPE
+from .timing import wait
 
 TRAFFIC = 6
 COPIED = 2**28  # bytes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-
 from hatrack.bench.sides import BATCH, SHAPE, Case, Member, alone, cohort
+
 from hatrack.methods.hat import HAT
 from hatrack.nets import build
 

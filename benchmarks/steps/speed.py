@@ -1,6 +1,6 @@
 """`hatrack bench` on CUDA: methods × engines × cohort sizes in one interleaved run, the published way and the floor.
 
-    × published   how many times faster than the authors' way of doing HAT's step (benchmarks/published.py)
+    × published   how many times faster than the authors' way of doing HAT's step (published.py)
     × plain SGD   time over that of plain SGD under the same engine, precision and cohort size
     × floor       time over the least that the step's bytes and operations take on this device (floor.py)
 
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import torch
 
-from hatrack.bench.floor import floor_milliseconds
-from hatrack.bench.published import MISSING, published_step
-from hatrack.bench.sides import BATCH, Case, cohort
-from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.errors import unknown
 from hatrack.methods import METHODS
+
+from .floor import floor_milliseconds
+from .published import published_step
+from .sides import BATCH, Case, cohort
+from .timing import interleave, machine, repeated
 
 COMPARED = ("sgd", "hat", "spg", "ewc", "pmask")
 RATE = 1e-4  # too small to leave the neighbourhood of the start: all sides stay at ordinary numbers
@@ -75,29 +76,22 @@ def speed_table(
 ) -> str:
     """Measure and return the table as text."""
     listed = rows(methods, engines)
-    published = published_step(where)
-    sides: dict[str, tuple[Callable[[], None], int]] = {}
-    if published is not None:
-        sides["published"] = (repeated(published, steps), steps)
+    sides: dict[str, tuple[Callable[[], None], int]] = {"published": (repeated(published_step(where), steps), steps)}
     for row in listed:
         sides[str(row)] = (cohort(row.case(), where, steps, row.members), steps * row.members)
     timings = {t.side: t for t in interleave(sides, rounds, where, warm=4)}
     floors = {precision: floor_milliseconds(where, precision) for precision in {row.precision for row in listed}}
     head = f"AlexNet-like net, batch {BATCH}, {machine(where)}; {rounds} interleaved rounds of {steps} steps"
-    lines = [head, f"{'':<35}{'ms a step':>11}{'× published':>13}{'× plain SGD':>13}{'× floor':>9}"]
-    base = None
-    if published is None:
-        lines.append(MISSING)
-    else:
-        base = timings["published"].milliseconds
-        lines.append(
-            f"{'published way (HAT)':<35}{base:>11.3f}{1:>13.1f}{'':>13}{base / floors[listed[0].precision]:>9.1f}"
-        )
+    base = timings["published"].milliseconds
+    lines = [
+        head,
+        f"{'':<35}{'ms a step':>11}{'× published':>13}{'× plain SGD':>13}{'× floor':>9}",
+        f"{'published way (HAT)':<35}{base:>11.3f}{1:>13.1f}{'':>13}{base / floors[listed[0].precision]:>9.1f}",
+    ]
     for row in listed:
         took = timings[str(row)].milliseconds
-        faster = "" if base is None else f"{base / took:.1f}"
         plain = timings[str(row.plain)].milliseconds if str(row.plain) in timings else None
         slower = "" if plain is None else f"{took / plain:.2f}"
-        lines.append(f"{row!s:<35}{took:>11.3f}{faster:>13}{slower:>13}{took / floors[row.precision]:>9.1f}")
+        lines.append(f"{row!s:<35}{took:>11.3f}{base / took:>13.1f}{slower:>13}{took / floors[row.precision]:>9.1f}")
     lines.append("floor: " + ", ".join(f"{p} {ms:.4f} ms" for p, ms in sorted(floors.items())))
     return "\n".join(lines)

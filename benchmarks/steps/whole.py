@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from hatrack.bench.timing import machine, wait
 from hatrack.learn import fit, loop
 from hatrack.learn.learner import Learner
 from hatrack.learn.machine.engine import Engine
@@ -30,6 +29,8 @@ from hatrack.runs.spec import Spec
 from hatrack.runs.writer import Writer
 from hatrack.studies.plan import Places, plan
 from hatrack.studies.recipes import find
+
+from .timing import machine, wait
 
 RECIPE, METHOD = "hat-mnist2", "hat"
 LOADED = ("torch._dynamo", "torch.export._trace")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.runs.memory import Peak
+from hatrack.runs.peak import Peak
 
 MEBI = 2**20
 CPU = torch.device("cpu")

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from hatrack.bench.floor import Floor, bytes_a_second, operations_a_second, work_of
-from hatrack.bench.plain import PlainLoop
-from hatrack.bench.published import MISSING, published_step
-from hatrack.bench.sides import BATCH, SHAPE, alone, noise_task
-from hatrack.bench.speed import COMPARED, RATE, Row
-from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.nets import build
 from hatrack.nets.precision import multiplies_bf16
 
+from .floor import Floor, bytes_a_second, operations_a_second, work_of
+from .plain import PlainLoop
+from .published import published_step
+from .sides import BATCH, SHAPE, alone, noise_task
+from .speed import COMPARED, RATE, Row
+from .timing import interleave, machine, repeated
+
 MNIST = (1, 28, 28)
-PUBLISHED_WAY = "published way (HAT)"
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,15 @@ def _block(net: Net, device: torch.device, floors: Mapping[str, Floor], rounds: 
         rows.append(
             f"{line}{t.milliseconds:>11.2f}{t.ratio:>15.2f}{t.milliseconds / floors[line.precision].milliseconds:>9.1f}"
         )
-    found = any(line.what == PUBLISHED_WAY for line in listed)
-    return rows if found or not net.published else [*rows, MISSING]
+    return rows
 
 
 def _lines(net: Net, device: torch.device, precisions: Sequence[str], steps: int) -> list[Line]:
     """Return the plain torch loop, which the others are compared with, and what stands beside it."""
     task, engine = noise_task(steps, net.shape), resolve_engine("auto", device)
     listed = [Line("plain torch loop", "float32", PlainLoop(net.make(), task, device, RATE))]
-    if net.published and (published := published_step(device)) is not None:
-        listed.append(Line(PUBLISHED_WAY, "float32", repeated(published, steps)))
+    if net.published:
+        listed.append(Line("published way (HAT)", "float32", repeated(published_step(device), steps)))
     for precision in precisions:
         for method in net.methods[precision]:
             case = replace(Row(method, engine, precision, 1).case(), net=net.make, shape=net.shape)

@@ -41,8 +41,8 @@ class MaskedAlexNet(nn.Module):
             h = max_pool2d(dropout(relu(layer(h)), rate, self.training), 2)
             h = h * mask.view(1, -1, 1, 1).expand_as(h)
         h = h.flatten(1)
-        for layer, mask in zip((self.fc1, self.fc2), masks[3:], strict=True):
-            h = dropout(relu(layer(h)), 0.5, self.training)
+        for wide, mask in zip((self.fc1, self.fc2), masks[3:], strict=True):
+            h = dropout(relu(wide(h)), 0.5, self.training)
             h = h * mask.expand_as(h)
         return [head(h) for head in self.last], masks
 
@@ -67,7 +67,9 @@ class MaskedAlexNet(nn.Module):
         return torch.min(above, below)
 
 
-def ready(device: torch.device, finished: int, tasks: int = 8, classes: int = 10, size: int = 64) -> Callable[[], None]:
+def published_step(
+    device: torch.device, finished: int = 1, tasks: int = 8, classes: int = 10, size: int = 64
+) -> Callable[[], None]:
     """Return a function that does one training step on task number `finished`."""
     torch.manual_seed(0)
     net = MaskedAlexNet(tasks, classes).to(device).train()

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
-from hatrack.bench.sides import BATCH, Case, Member, alone
-from hatrack.bench.timing import interleave, machine, repeated
 from hatrack.data.feed import Feed
 from hatrack.learn.learner import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.masks.lock import Lock
 from hatrack.methods.sgd import SGD
+
+from .sides import BATCH, Case, Member, alone
+from .timing import interleave, machine, repeated
 
 STEPS = 10  # of the lock alone
 OPEN = 0.5  # share of the units that count as taken: a quarter of the weights between them is locked

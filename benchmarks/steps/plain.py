@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from hatrack.bench.sides import BATCH
 from hatrack.data.task import Task
+
+from .sides import BATCH
 
 
 class PlainLoop:

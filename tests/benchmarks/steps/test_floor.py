@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hatrack.bench.floor import Floor, Work, bytes_a_second, floor_milliseconds, operations_a_second, work_of
+from hatrack.bench.sides import BATCH
 from torch import nn
 
 from hatrack.bench import floor
-from hatrack.bench.floor import Floor, Work, bytes_a_second, floor_milliseconds, operations_a_second, work_of
-from hatrack.bench.sides import BATCH
 from hatrack.nets import build
 
 CPU = torch.device("cpu")

@@ -10,12 +10,13 @@ from functools import partial
 import torch
 from torch import nn
 
-from hatrack.bench.sides import SHAPE, Case, Member, epochs
-from hatrack.bench.timing import interleave, machine
 from hatrack.learn.learner import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.nets import build
+
+from .sides import SHAPE, Case, Member, epochs
+from .timing import interleave, machine
 
 TASKS = (2, 10, 100)
 WIDTHS = (512, 1024, 2048, 4096)  # of the AlexNet-like net's two wide layers

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-
-from hatrack.bench import cpu
 from hatrack.bench.cpu import NETS, Net, cpu_table
 from hatrack.bench.timing import Timing
+
+from hatrack.bench import cpu
 from hatrack.nets import build
 
 CPU, SHAPE = torch.device("cpu"), (1, 4, 4)
@@ -76,12 +76,6 @@ def test_a_cpu_without_bf16_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line for line in text.splitlines() if "bf16" in line] == [
         "bf16 is left out: this CPU has neither avx512_bf16 nor AMX"
     ]
-
-
-def test_an_installed_package_lacks_the_published_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "published_step", lambda device: None)
-    net = Net("small", SHAPE, SMALL.make, {"float32": (), "bf16": ()}, published=True)
-    assert cpu.MISSING in cpu_table(CPU, (net,), rounds=1, steps=1).splitlines()
 
 
 def test_the_real_table_has_the_papers_networks() -> None:

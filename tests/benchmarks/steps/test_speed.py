@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hatrack.bench.speed import Row, rows, speed_table
 
 from hatrack import HatrackError
 from hatrack.bench import growth, sides, speed
-from hatrack.bench.speed import Row, rows, speed_table
 from hatrack.nets import build
 
 CPU = torch.device("cpu")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hatrack.bench.sides import BATCH, Case, alone
-from hatrack.bench.timing import interleave, machine
 from hatrack.learn.learner import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD
+
+from .sides import BATCH, Case, alone
+from .timing import interleave, machine
 
 
 def step_table(device: str = "auto", engine: str = "auto", rounds: int = 60) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hatrack.bench.timing import interleave, machine, repeated
 
 from hatrack.bench import timing
-from hatrack.bench.timing import interleave, machine, repeated
 
 CPU = torch.device("cpu")
 
