@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from hatrack import __version__, cli_studies, processes
+from hatrack.cli_studies import CODE
 from hatrack.errors import Edited, HatrackError, Unverifiable
 from hatrack.show.notices import show_notices
 from hatrack.show.scarce import ran_out
@@ -33,6 +34,7 @@ bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 cli_studies.register(app)
 
+Code = Annotated[str | None, typer.Option(metavar="CODE", help="What the run took from file.py:Name or module:Name.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")]
@@ -40,9 +42,11 @@ Events = Annotated[bool, typer.Option("--tensorboard", help="Write events for Te
 
 @app.command()
 def run(
-    method: Annotated[str | None, typer.Option(help="See: hatrack list methods. [default: hat]")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="See: hatrack list benchmarks. [default: split-digits]")] = None,
-    net: Annotated[str | None, typer.Option(help="See: hatrack list nets. [default: the benchmark's]")] = None,
+    method: Annotated[str | None, typer.Option(help=f"See: hatrack list methods; {CODE}. [default: hat]")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help=f"See: hatrack list benchmarks; {CODE}. [default: split-digits]")
+    ] = None,
+    net: Annotated[str | None, typer.Option(help=f"See: hatrack list nets; {CODE}. [default: the benchmark's]")] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Decides everything random. [default: 0]")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0-7", help="Several seeds, trained side by side.")] = None,
     epochs: Annotated[str | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
@@ -72,7 +76,8 @@ def run(
     words |= {"device": device, "engine": engine, "precision": precision}
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
     given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
-    sets = [values.parse(word) for word in settings or []]
+    given = {key: spec.chosen(key, value) for key, value in given.items()}
+    sets = [(key, spec.chosen(key, value)) for key, value in map(values.parse, settings or [])]
     if seeds is None:
         resolved = spec.resolve(given | _joined(device), sets)
         setup = prepare(resolved)
@@ -88,18 +93,23 @@ def run(
 
 
 @app.command()
-def resume(path: Run, tensorboard: Events = False) -> None:
-    """Go on with a run that was stopped, from its last finished epoch."""
+def resume(
+    path: Run, method: Code = None, benchmark: Code = None, net: Code = None, tensorboard: Events = False
+) -> None:
+    """Go on with a run that was stopped, from its last finished epoch.
+
+    Code from outside of installed packages is taken only where you name it again, and if it is what it was.
+    """
     from hatrack.runs import folder, spec
     from hatrack.runs.helpers import help_learn, helps
     from hatrack.runs.runner import finished
     from hatrack.runs.setup import prepare
 
-    place = _joined(None)
+    place, named = _joined(None), {"method": method, "benchmark": benchmark, "net": net}
     if helps():
         run = folder.Folder(folder.require(path))
         if not run.result.exists():
-            help_learn(prepare(spec.read(run.spec).model_copy(update=place), run.checkpoint))
+            help_learn(prepare(spec.read(run.spec, named=named).model_copy(update=place), run.checkpoint))
         return
     with folder.open_run(path) as opened:
         result = finished(opened)
@@ -107,19 +117,20 @@ def resume(path: Run, tensorboard: Events = False) -> None:
             print("This run was already finished.")
             _summarise(result, path)
             return
-        stored = spec.read(opened.spec).model_copy(update=place)
+        stored = spec.read(opened.spec, named=named).model_copy(update=place)
         _carry_out(prepare(stored, opened.checkpoint), opened, tensorboard)
 
 
 @app.command()
-def verify(path: Run) -> None:
+def verify(path: Run, method: Code = None, benchmark: Code = None, net: Code = None) -> None:
     """Prove that finished tasks still answer as they did, bit for bit, and that no file was edited.
 
+    Code from outside of installed packages is taken only where you name it again, and if it is what it was.
     Exit codes: 0 unchanged, 1 changed, 2 wrong usage, 3 could not be verified.
     """
     from hatrack.runs.verify import verify_run
 
-    found = verify_run(path)
+    found = verify_run(path, {"method": method, "benchmark": benchmark, "net": net})
     say(str(found))
     if not found.ok:
         raise typer.Exit(1 if found.changed else 3)
@@ -145,7 +156,7 @@ def report(
 
 @app.command()
 def explain(
-    net: Annotated[str, typer.Argument(metavar="NET", help="See: hatrack list nets.", show_default=False)],
+    net: Annotated[str, typer.Argument(metavar="NET", help=f"See: hatrack list nets; {CODE}.", show_default=False)],
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
 ) -> None:
     """Show what is gated, locked and kept per task in a net."""

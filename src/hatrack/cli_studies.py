@@ -14,6 +14,7 @@ from hatrack.show.terminal import complain, say, say_line
 if TYPE_CHECKING:
     from hatrack.studies.engine import Engine
 
+CODE = "or file.py:Name, package.module:Name"
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Other seeds than the file's.")]
 Settings = Annotated[
     list[str] | None,
@@ -79,9 +80,9 @@ def study(
 
 
 def tune(
-    method: Annotated[str, typer.Option(help="See: hatrack list methods.")] = "hat",
-    benchmark: Annotated[str, typer.Option(help="See: hatrack list benchmarks.")] = "split-digits",
-    net: Annotated[str | None, typer.Option(help="See: hatrack list nets. [default: the benchmark's]")] = None,
+    method: Annotated[str, typer.Option(help=f"See: hatrack list methods; {CODE}.")] = "hat",
+    benchmark: Annotated[str, typer.Option(help=f"See: hatrack list benchmarks; {CODE}.")] = "split-digits",
+    net: Annotated[str | None, typer.Option(help=f"See: hatrack list nets; {CODE}. [default: the benchmark's]")] = None,
     seeds: Annotated[str, typer.Option(metavar="0-4", help="A trial's figure is the mean over these.")] = "0-2",
     trials: Annotated[int, typer.Option(metavar="N", min=1, help="How many settings to try in all.")] = 50,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Epochs a task takes at most. [default: 200]")] = None,
@@ -104,7 +105,9 @@ def tune(
     Writes best-METHOD-BENCHMARK.toml, which `hatrack study` takes. The same command goes on with a search that was
     stopped.
     """
+    from hatrack.registry import short
     from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.spec import chosen
     from hatrack.runs.values import parse_all
     from hatrack.show.tune import TuneProgress, listed
     from hatrack.studies.tune import Search
@@ -113,8 +116,8 @@ def tune(
     refuse_several("tune")
     given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
     given |= {"device": device, "data": data}
-    fixed = parse_all(settings or [])
-    folder = out if out is not None else Path("studies") / f"tune-{method}-{benchmark}"
+    given, fixed = ({k: chosen(k, v) for k, v in these.items()} for these in (given, parse_all(settings or [])))
+    folder = out if out is not None else Path("studies") / f"tune-{short(method)}-{short(benchmark)}"
     try:
         best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
     except KeyboardInterrupt:

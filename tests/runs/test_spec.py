@@ -13,6 +13,7 @@ from hatrack.errors import HatrackError
 from hatrack.methods import METHODS
 from hatrack.methods.hat import HAT
 from hatrack.runs import spec
+from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import Spec, resolve
 
 
@@ -51,7 +52,7 @@ def test_defaults_of_a_benchmark_hold_where_nothing_is_given(monkeypatch: pytest
         build = staticmethod(lambda seed: [])
         options: dict[str, Any] = {}  # noqa: RUF012
 
-    monkeypatch.setitem(spec.BENCHMARKS, "small", Small)  # type: ignore[arg-type]
+    monkeypatch.setitem(REGISTRIES["benchmark"].own, "small", Small)
     found = resolve({"benchmark": "small"}, [("widths", [6])])
     assert (found.epochs, found.net_options["widths"], found.settings["s_max"]) == (9, [6], 50.0)
     other = resolve({"benchmark": "small", "method": "sgd", "net": "alexnet", "epochs": 3})

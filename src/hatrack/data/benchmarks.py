@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import Parameter, signature
+from inspect import Parameter
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +15,8 @@ from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
+from hatrack.options import check_options, parameters
+from hatrack.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,12 @@ class Benchmark:
 
     def _parameters(self) -> list[Parameter]:
         taken = ("seed", "data", *self.fixed)
-        return [p for p in signature(self.build).parameters.values() if p.name not in taken]
+        return [p for p in parameters(self.build).values() if p.name not in taken]
 
     @property
     def needs_data(self) -> bool:
         """Whether the benchmark reads pictures from a folder; the others are embedded."""
-        return "data" in signature(self.build).parameters
+        return "data" in parameters(self.build)
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -56,15 +58,19 @@ class Benchmark:
 
 
 def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
-    """Return the tasks of a named benchmark; order and splits depend on the seed alone.
+    """Return the tasks of a benchmark: a built-in one, file.py:Name or package.module:Name.
 
-    `data` is the folder that holds the image sets (else HATRACK_DATA, else the user's cache).
+    Order and splits depend on the seed alone. `data` is the folder that holds the image sets (else HATRACK_DATA, else
+    the user's cache).
     """
-    if benchmark not in BENCHMARKS:
-        raise unknown("benchmark", str(benchmark), BENCHMARKS)
+    return make(BENCHMARKS.named(str(benchmark)), seed, data=data, **options)
+
+
+def make(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
+    """Return the same by a name that is known already."""
+    chosen = BENCHMARKS.find(benchmark)
     if not isinstance(seed, Integral) or seed < 0:
         raise HatrackError(f"seed must be a whole number, 0 or more, got {seed!r}.")
-    chosen = BENCHMARKS[benchmark]
     for key in options:
         if not chosen.options:
             raise HatrackError(f"benchmark {benchmark!r} takes no options, got {key!r}.")
@@ -76,7 +82,10 @@ def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None 
         if key not in options:
             raise HatrackError(f"benchmark {benchmark!r} needs the option {key!r}.")
     folder = {"data": data} if chosen.needs_data else {}
-    return chosen.build(seed=seed, **folder, **chosen.fixed, **options)
+    made = chosen.build(seed=seed, **folder, **chosen.fixed, **options)
+    if not isinstance(made, list) or not made or not all(isinstance(task, Task) for task in made):
+        raise HatrackError(f"benchmark {benchmark!r} must return a list of hatrack.Task, got {made!r:.99}.")
+    return made
 
 
 _READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {
@@ -97,57 +106,68 @@ _MLP = {"net": "mlp"}
 _SMALL_MLP = {"net": "mlp", "widths": (400, 400)}
 _ALEXNET = {"net": "alexnet"}
 
-BENCHMARKS: dict[str, Benchmark] = {
-    b.name: b
-    for b in [
-        Benchmark(
-            "split-digits",
-            "scikit-learn's 8×8 digits, 5 tasks of 2 classes; embedded, no download",
-            splits.split_digits,
-            _SMALL_MLP,
-        ),
-        Benchmark(
-            "permuted-digits",
-            "scikit-learn's 8×8 digits under 10 pixel permutations; embedded, no download",
-            permuted.permuted_digits,
-            _SMALL_MLP,
-        ),
-        Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", splits.split_mnist, _MLP),
-        Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", splits.mnist2, _MLP),
-        Benchmark("permuted-mnist", "MNIST under 10 pixel permutations (HAT)", permuted.permuted_mnist, _MLP),
-        Benchmark("mixture", "eight image sets as 32×32×3, order by seed (HAT)", mixture, _ALEXNET),
-        Benchmark(
-            "cifar",
-            "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)",
-            splits.cifar,
-            _ALEXNET,
-        ),
-        Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", splits.split_cifar10, _ALEXNET),
-        Benchmark(
-            "split-cifar100",
-            "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)",
-            spg.split_cifar100,
-            _ALEXNET,
-        ),
-        Benchmark("c-10", "split-cifar100 in 10 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 10}),
-        Benchmark("c-20", "split-cifar100 in 20 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 20}),
-        Benchmark("tiny-imagenet", "Tiny ImageNet at 32×32 in 10 to 100 tasks (SPG)", spg.tiny_imagenet, _ALEXNET),
-        Benchmark("t-10", "tiny-imagenet in 10 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 10}),
-        Benchmark("t-20", "tiny-imagenet in 20 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 20}),
-        Benchmark("imagenet32", "ImageNet at 32×32 in 50, 100 or 200 tasks (SPG)", spg.imagenet32, _ALEXNET),
-        Benchmark("imagenet32-100", "imagenet32 in 100 tasks", spg.imagenet32, _ALEXNET, {"tasks": 100}),
-        Benchmark("i-100", "imagenet32-100 by its short name", spg.imagenet32, _ALEXNET, {"tasks": 100}),
-        Benchmark("fceleba", "F-CelebA: smiling or not, a LEAF user a task (SPG)", federated.fceleba, _ALEXNET),
-        Benchmark("fc-10", "fceleba in 10 tasks", federated.fceleba, _ALEXNET, {"tasks": 10}),
-        Benchmark("fc-20", "fceleba in 20 tasks", federated.fceleba, _ALEXNET, {"tasks": 20}),
-        Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
-        Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
-        Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
-        Benchmark(
-            "sequence",
-            "your own: the tasks that a TOML file lists (file=...)",
-            partial(sequence, tasks),
-            _MLP,
-        ),
-    ]
-}
+
+def _benchmark(found: Any, name: str, where: str) -> Benchmark:
+    """Return the record of a benchmark, or of a function that makes tasks."""
+    if not isinstance(found, Benchmark) and (not callable(found) or isinstance(found, type)):
+        raise HatrackError(f"{where} must be a function (seed, …) → list of hatrack.Task, got {found!r:.99}.")
+    summary = " ".join((found.__doc__ or name).split("\n\n")[0].split())
+    record = found if isinstance(found, Benchmark) else Benchmark(name, summary, found)
+    check_options(record.build, ("seed", "data", *record.fixed), where)
+    if "seed" not in parameters(record.build):
+        raise HatrackError(f"{where} must take seed, from which its order and splits follow; it takes none.")
+    return record
+
+
+_OWN = [
+    Benchmark(
+        "split-digits",
+        "scikit-learn's 8×8 digits, 5 tasks of 2 classes; embedded, no download",
+        splits.split_digits,
+        _SMALL_MLP,
+    ),
+    Benchmark(
+        "permuted-digits",
+        "scikit-learn's 8×8 digits under 10 pixel permutations; embedded, no download",
+        permuted.permuted_digits,
+        _SMALL_MLP,
+    ),
+    Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", splits.split_mnist, _MLP),
+    Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", splits.mnist2, _MLP),
+    Benchmark("permuted-mnist", "MNIST under 10 pixel permutations (HAT)", permuted.permuted_mnist, _MLP),
+    Benchmark("mixture", "eight image sets as 32×32×3, order by seed (HAT)", mixture, _ALEXNET),
+    Benchmark(
+        "cifar",
+        "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)",
+        splits.cifar,
+        _ALEXNET,
+    ),
+    Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", splits.split_cifar10, _ALEXNET),
+    Benchmark(
+        "split-cifar100",
+        "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)",
+        spg.split_cifar100,
+        _ALEXNET,
+    ),
+    Benchmark("c-10", "split-cifar100 in 10 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 10}),
+    Benchmark("c-20", "split-cifar100 in 20 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 20}),
+    Benchmark("tiny-imagenet", "Tiny ImageNet at 32×32 in 10 to 100 tasks (SPG)", spg.tiny_imagenet, _ALEXNET),
+    Benchmark("t-10", "tiny-imagenet in 10 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 10}),
+    Benchmark("t-20", "tiny-imagenet in 20 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 20}),
+    Benchmark("imagenet32", "ImageNet at 32×32 in 50, 100 or 200 tasks (SPG)", spg.imagenet32, _ALEXNET),
+    Benchmark("imagenet32-100", "imagenet32 in 100 tasks", spg.imagenet32, _ALEXNET, {"tasks": 100}),
+    Benchmark("i-100", "imagenet32-100 by its short name", spg.imagenet32, _ALEXNET, {"tasks": 100}),
+    Benchmark("fceleba", "F-CelebA: smiling or not, a LEAF user a task (SPG)", federated.fceleba, _ALEXNET),
+    Benchmark("fc-10", "fceleba in 10 tasks", federated.fceleba, _ALEXNET, {"tasks": 10}),
+    Benchmark("fc-20", "fceleba in 20 tasks", federated.fceleba, _ALEXNET, {"tasks": 20}),
+    Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
+    Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
+    Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
+    Benchmark(
+        "sequence",
+        "your own: the tasks that a TOML file lists (file=...)",
+        partial(sequence, make),
+        _MLP,
+    ),
+]
+BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from hatrack import atomic, seal
 from hatrack.data import kind as kinds
 from hatrack.data.task import Inputs
-from hatrack.errors import Edited, HatrackError, one_line, unknown
+from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.learned import Learned
@@ -41,6 +41,7 @@ from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets.model import new_head
 from hatrack.nets.precision import Precision
+from hatrack.registry import said
 from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
     if resume is not None:
         key = (learner.finished, resume.phase, resume.numbers["best_epoch"])
         drafts.append(_draft(learner, folder, "best", key, lambda _: resume.best))
+    code = METHODS.code_of(type(learner.method))
     page = {
         "schema": SCHEMA,
         "method": learner.method.name,
@@ -100,6 +102,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         "keeps_samples": learner.method.keeps_samples,
         "optimizer": learner.trained_with,
         "corrected": learner.model.corrections(),
+        **({"code": code} if code else {}),
         **({"run": dict(run)} if run else {}),
     }
 
@@ -240,15 +243,16 @@ def of_run(folder: Path) -> tuple[dict[str, Any] | None, bool]:
 def load(
     folder: str | Path,
     net: nn.Module,
-    method: Method | None = None,
+    method: Method | str | None = None,
     optimizer: Any = None,
     device: str | torch.device = "auto",
     engine: str = "auto",
 ) -> Learner:
     """Return the learner saved in `folder`, over a network of the same architecture.
 
-    The method is rebuilt from its stored settings unless given. An optimiser other than the method's own cannot be
-    stored as code: give the same callable again.
+    The method is rebuilt from its stored settings unless given; one that came from a file or a module is named again,
+    as method="PATH/file.py:Name", or given as an object. An optimiser other than the method's own cannot be stored as
+    code: give the same callable again.
     """
     return _load(Path(folder), net, method, optimizer, device, engine)
 
@@ -269,7 +273,7 @@ def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") ->
 def _load(
     folder: Path,
     net: nn.Module,
-    method: Method | None,
+    method: Method | str | None,
     optimizer: Any,
     device: str | torch.device,
     engine: str,
@@ -293,7 +297,7 @@ def _built(
     page: dict[str, Any],
     files: dict[str, dict[str, Tensor]],
     net: nn.Module,
-    method: Method | None,
+    method: Method | str | None,
     optimizer: Any,
     device: str | torch.device,
     engine: str,
@@ -301,15 +305,8 @@ def _built(
     from hatrack.learn.learner import Learner
 
     done, live = files["tasks"], files["live"]
-    if method is None:
-        if page["method"] not in METHODS:
-            raise unknown("method", page["method"], METHODS)
-        method = METHODS[page["method"]](**page["settings"])
-    elif isinstance(method, Method) and method.name != page["method"]:
-        raise HatrackError(
-            f"{folder} holds a learner of {page['method']}, got method={method.name}; leave method= out, or give a "
-            f"{page['method']} with settings of your own."
-        )
+    if method is None or isinstance(method, str | Method):  # what else is given is refused below
+        method = _method(folder, page, method)
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
     model = learner.model
@@ -359,6 +356,31 @@ def _built(
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
     return learner
+
+
+def _method(folder: Path, page: dict[str, Any], given: Method | str | None) -> Method:
+    """Return the method that is given, else that of the page with its stored settings.
+
+    Code outside of packages is that which the user has named.
+    """
+    code = page.get("code")
+    recorded = next((word for word in (code or "").split()[:1] if ":" in word), page["method"])
+    if given is None and ":" in recorded and recorded not in METHODS:
+        raise HatrackError(
+            f"its method is code, which is taken only where you name it ({said(code or '')}); give "
+            f"hatrack.load(…, method={'PATH/' * ('.py:' in recorded) + recorded!r})."
+        )
+    name = METHODS.named(given) if isinstance(given, str) else recorded
+    kind = type(given) if isinstance(given, Method) else METHODS.find(name)
+    if kind.name != page["method"]:
+        raise HatrackError(
+            f"{folder} holds a learner of {page['method']}, got method={kind.name}; leave method= out, or give a "
+            f"{page['method']} with settings of your own."
+        )
+    if isinstance(given, Method):
+        return given
+    METHODS.agree(name, code)
+    return kind(**page["settings"])
 
 
 def _example(learner: Learner, done: dict[str, Tensor]) -> Tensor | None:

@@ -1,38 +1,63 @@
-"""Built-in backbones by name: each takes the shape of one input and returns x → features."""
+"""Backbones by name: each takes the shape of one input, if it asks for it, and returns x → features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
+from inspect import Parameter
 from typing import Any
 
 from torch import nn
 
-from hatrack.errors import unknown
+from hatrack.errors import HatrackError, unknown
 from hatrack.nets.alexnet import alexnet
 from hatrack.nets.mlp import mlp
 from hatrack.nets.resnet import resnet18, resnet50
 from hatrack.nets.vit import vit
+from hatrack.options import check_options, parameters
+from hatrack.registry import Registry
 
-NETS: dict[str, Callable[..., nn.Module]] = {
-    "alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit,
-}  # fmt: skip
 # Options that give a method columns or modules of a size of its own, out of the network that all methods have.
 OWN_SIZE = ("width_scale", "branches")
 
 
+def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:
+    """Return what makes a network: a function, or a class of modules, whose options can be settings."""
+    if isinstance(found, nn.Module):
+        raise HatrackError(f"{where} is a network already; give the function or class that makes it, from the seed.")
+    if not callable(found) or (isinstance(found, type) and not issubclass(found, nn.Module)):
+        raise HatrackError(f"{where} must be a function that makes a network, or a torch module, got {found!r:.99}.")
+    check_options(found, ("shape",), where)
+    makes: Callable[..., nn.Module] = found
+    return makes
+
+
+NETS: Registry[Callable[..., nn.Module]] = Registry(
+    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit}, _net
+)
+
+
 def options(name: str) -> dict[str, Any]:
-    """Return the options of a built-in network with their defaults."""
-    if name not in NETS:
-        raise unknown("net", name, NETS)
-    given = list(signature(NETS[name]).parameters.values())[1:]
-    return {p.name: p.default for p in given if p.default is not Parameter.empty}
+    """Return the options of a network with their defaults (None where one is required)."""
+    given = parameters(NETS.find(name)).values()
+    return {p.name: None if p.default is Parameter.empty else p.default for p in given if p.name != "shape"}
 
 
 def build(name: str, shape: Sequence[int], **chosen: Any) -> nn.Module:
-    """Return the built-in network `name` for inputs of `shape`."""
+    """Return a network for inputs of `shape`: a built-in one, file.py:Name or package.module:Name.
+
+    The function or class that makes it is given the shape where it has a parameter of that name.
+    """
+    return make(NETS.named(name), shape, **chosen)
+
+
+def make(name: str, shape: Sequence[int], **chosen: Any) -> nn.Module:
+    """Return the same by a name that is known already."""
     accepted = options(name)
     for key in chosen:
         if key not in accepted:
             raise unknown(f"option of net {name!r}", key, accepted)
-    return NETS[name](shape, **chosen)
+    net = NETS[name]
+    made = net(shape, **chosen) if "shape" in parameters(net) else net(**chosen)
+    if not isinstance(made, nn.Module):
+        raise HatrackError(f"net {name!r} must return a torch module, got {made!r:.99}.")
+    return made

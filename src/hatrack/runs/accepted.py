@@ -1,17 +1,20 @@
-"""Which settings a method, a net and a benchmark have, with type and default."""
+"""What a run is made of, a method, a net and a benchmark: where their names stand, and which settings they have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from inspect import Parameter, signature
-from typing import Any, get_type_hints
+from inspect import Parameter
+from typing import Any
 
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets import NETS, options
+from hatrack.options import parameters, types_of
+from hatrack.registry import Registry
+
+REGISTRIES: dict[str, Registry[Any]] = {"method": METHODS, "net": NETS, "benchmark": BENCHMARKS}
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,5 @@ def of_benchmark(name: str) -> dict[str, Setting]:
 
 
 def _parameters(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Setting]:
-    parameters = signature(function).parameters
-    types = get_type_hints(function.func if isinstance(function, partial) else function)
-    return {name: Setting(types[name], parameters[name].default) for name in names}
+    taken, types = parameters(function), types_of(function)
+    return {name: Setting(types[name], taken[name].default) for name in names}

@@ -58,8 +58,8 @@ def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
         method = other["spec"]["method"]
         if method not in SERVES:
             raise HatrackError(f"{path} is a run of {method!r}; references are runs of {', '.join(SERVES)}.")
-        for key in SAME:
-            theirs, ours = (_compared(spec.get(key)) for spec in (other["spec"], result["spec"]))
+        for key, ours in _common(result["spec"]).items():
+            theirs = _common(other["spec"])[key]
             if theirs != ours:
                 raise HatrackError(
                     f"{path} cannot serve {run} as a reference: its {key} is {theirs!r:.99}, not {ours!r:.99}."
@@ -77,6 +77,12 @@ def _measured(run: Path) -> dict[str, Any]:
     if any(None in row for row in result["accuracy"]) or not all(sizes(result["tasks"])):
         raise HatrackError(f"{run / 'result.json'} lacks test accuracies, so that no measure can be taken from it.")
     return result
+
+
+def _common(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run and its references must have alike; of code that is not hatrack's own, all but the method's."""
+    code = {part: what for part, what in spec.get("code", {}).items() if part != "method"}
+    return {key: _compared(spec.get(key)) for key in SAME} | {"code": code}
 
 
 def _compared(value: Any) -> Any:

@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hatrack.data.benchmarks import tasks
+from hatrack.data import benchmarks
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.learner import Learner
 from hatrack.learn.seeds import noise
 from hatrack.learn.state import PAGE, load
-from hatrack.nets import build
+from hatrack.nets import make
 from hatrack.runs.spec import Spec
 
 SMALL = 1_000_000  # parameters
@@ -33,6 +33,7 @@ class Setup:
 
 def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     """Build everything `spec` asks for, writing nothing: whatever is wrong with it comes to light here."""
+    spec.bring()
     sequence = sequence_of(spec)
     net, method = new_net(spec, sequence[0].train.first(1).shape[1:]), spec.new_method()
     _choose_threads(net)
@@ -63,7 +64,7 @@ def _choose_threads(net: nn.Module) -> None:
 
 def sequence_of(spec: Spec) -> list[Task]:
     """Return the spec's tasks."""
-    return tasks(spec.benchmark, seed=spec.seed, data=spec.data, **spec.benchmark_options)
+    return benchmarks.make(spec.benchmark, seed=spec.seed, data=spec.data, **spec.benchmark_options)
 
 
 def new_net(spec: Spec, shape: Sequence[int]) -> nn.Module:
@@ -71,7 +72,7 @@ def new_net(spec: Spec, shape: Sequence[int]) -> nn.Module:
     with noise(spec.seed, "net", device=torch.device("cpu")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of empty layers; the check below says it in our words
         try:
-            net = build(spec.net, shape, **spec.net_options)
+            net = make(spec.net, shape, **spec.net_options)
         except HatrackError:
             raise
         except (ValueError, RuntimeError, TypeError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from hatrack.errors import HatrackError
 
@@ -48,6 +48,8 @@ def fit(name: str, value: Any, annotation: Any) -> Any:
         fitted = TypeAdapter(annotation).validate_json(text, strict=True)
     except ValidationError as error:
         raise complaint(error, name) from None
+    except PydanticUserError:
+        raise HatrackError(f"{name} is annotated with {annotation!r}, which no setting can be given for.") from None
     if isinstance(fitted, str) and "\0" in fitted:
         raise HatrackError(f"{name} must not hold a zero byte, got {fitted!r:.99}.")
     return absolute(name, fitted) if _is_path(annotation) else fitted

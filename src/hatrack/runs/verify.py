@@ -8,6 +8,7 @@ no kill between two writes looks like a change: what is written first is vouched
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,11 @@ NOT_SEALED = (
 )
 
 
-def verify_run(path: Path) -> Verification:
-    """Return the verdict on the tasks that the run in `path` has finished so far, and on its files."""
+def verify_run(path: Path, named: Mapping[str, str | None] | None = None) -> Verification:
+    """Return the verdict on the tasks that the run in `path` has finished so far, and on its files.
+
+    `named` is the user's word for code that it needs (see `spec.read`).
+    """
     if (path / PAGE).exists():
         raise Unverifiable(
             f"{str(path)!r} holds a saved learner, which does not name its network: verify it in Python, "
@@ -39,7 +43,7 @@ def verify_run(path: Path) -> Verification:
     try:
         folder.require(path)
         with _opened(path) as opened:
-            return _verdict(opened)
+            return _verdict(opened, named)
     except HatrackError as error:
         raise Unverifiable(str(error)) from error
     except OSError as error:
@@ -53,7 +57,7 @@ def _opened(path: Path) -> folder.Folder:
         return folder.Folder(path)
 
 
-def _verdict(opened: folder.Folder) -> Verification:
+def _verdict(opened: folder.Folder, named: Mapping[str, str | None] | None) -> Verification:
     if not (opened.checkpoint / PAGE).exists():
         if opened.result.exists():
             raise HatrackError(
@@ -65,7 +69,7 @@ def _verdict(opened: folder.Folder) -> Verification:
         shape = input_shape(opened.checkpoint)
         if shape is None:
             raise _unfinished(opened)
-        spec = read(opened.spec, anywhere=True)
+        spec = read(opened.spec, anywhere=True, named=named)
         verdict = verify(opened.checkpoint, new_net(spec, shape), spec.device)
     except Exception as error:  # what was edited may be good for anything
         if not files.tampered:

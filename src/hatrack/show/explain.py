@@ -1,4 +1,4 @@
-"""`hatrack explain`: the unit map of a built-in network as text."""
+"""`hatrack explain`: the unit map of a network as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hatrack.nets import build
 
 
 def explain_net(net: str, shape: str) -> str:
-    """Return the map of the built-in network `net` for inputs of `shape`, given as '3,32,32'."""
+    """Return the map of the network `net` (a name, or code) for inputs of `shape`, given as '3,32,32'."""
     try:
         size = tuple(int(part) for part in shape.split(","))
     except ValueError:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from hatrack.data.benchmarks import BENCHMARKS
-from hatrack.errors import unknown
+from hatrack.errors import HatrackError, unknown
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets import NETS
@@ -27,7 +27,15 @@ def entries(kind: str) -> list[dict[str, Any]]:
     if kind not in _KINDS:
         raise unknown("kind", kind, _KINDS)
     table, describe = _KINDS[kind]
-    return [{"name": name, **describe(name)} for name in table]
+    return [{"name": name, **_described(name, describe)} for name in table]
+
+
+def _described(name: str, describe: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Describe one; of an installed package that offers what does not fit, say why."""
+    try:
+        return describe(name)
+    except HatrackError as error:
+        return {"summary": str(error), "settings": []}
 
 
 def text(kind: str, width: int) -> str:
@@ -95,7 +103,7 @@ def _benchmark(name: str) -> dict[str, Any]:
 
 
 def _net(name: str) -> dict[str, Any]:
-    about = sys.modules[NETS[name].__module__].__doc__ or ""
+    about = sys.modules[NETS[name].__module__].__doc__ or NETS[name].__doc__ or name
     return {"summary": about.strip().splitlines()[0], "settings": _settings(of_net(name))}
 
 

@@ -8,7 +8,9 @@
                            [method.LABEL.grid] lists of values: the method is run at every combination
     [paper]                within = least half width of a band; [paper.MEASURE.BENCHMARK] LABEL = mean or [mean, std]
 
-What stands further down wins: shared, benchmark, method, method on a benchmark, grid (see `levels`).
+A NAME, and that of a net, may be code: file.py:Name, from the folder of the study file, or package.module:Name; listed
+so, its label is Name. What stands further down wins: shared, benchmark, method, method on a benchmark, grid (see
+`levels`).
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
-from hatrack.methods import METHODS
-from hatrack.runs.spec import TABLES
+from hatrack.registry import short
+from hatrack.runs.accepted import REGISTRIES
+from hatrack.runs.spec import TABLES, chosen
 from hatrack.studies.figures import MOST, Figure, figure
 from hatrack.studies.levels import holds, merged
 from hatrack.studies.measures import Measure, measure
@@ -76,13 +78,13 @@ class Study:
             changes += (f"seeds {', '.join(map(str, seeds))}",)
         gone = tuple(m for m in self.methods if m not in kept)
         figures = {key: figure for key, figure in self.figures.items() if key[2] not in {m.label for m in gone}}
-        chosen = list(seeds) if seeds else self.seeds
-        left_out = self.left_out + gone
-        return replace(self, methods=kept, seeds=chosen, figures=figures, changes=changes, left_out=left_out)
+        left_out, own = self.left_out + gone, list(seeds) if seeds else self.seeds
+        return replace(self, methods=kept, seeds=own, figures=figures, changes=changes, left_out=left_out)
 
     def with_settings(self, sets: Mapping[str, Any]) -> Study:
         """Return the study with further shared settings; a section of the file that sets the same keeps its own."""
         _refuse_listed("--set", sets)
+        sets = {key: chosen(key, value) for key, value in sets.items()}
         changes = tuple(f"{key} = {value}{self._except(key)}" for key, value in sets.items())
         return replace(self, shared=merged(self.shared, sets), changes=self.changes + changes)
 
@@ -120,28 +122,28 @@ def read(path: Path) -> Study:
         raise HatrackError(f"the study file {str(path)!r} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         raise HatrackError(f"the study file {str(path)!r} is not text in UTF-8 ({error}).") from None
-    return parse(text, path.stem)
+    return parse(text, path.stem, path.parent)
 
 
-def parse(text: str, name: str) -> Study:
-    """Return the study that a text describes."""
+def parse(text: str, name: str, home: Path | None = None) -> Study:
+    """Return the study that a text describes; code that it names is loaded, files from `home`."""
     try:
-        return _study(tomllib.loads(text), text, name)
+        return _study(tomllib.loads(text), text, name, home)
     except (ValueError, RecursionError) as error:  # what TOML or the keys object to
         raise HatrackError(f"study {name!r}: {error}") from None
 
 
-def _study(document: Mapping[str, Any], text: str, name: str) -> Study:
+def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None) -> Study:
     for key in document:
         if key not in _TOP:
             raise unknown("key", key, _TOP)
     benchmarks = [
-        Entry(label, _named("benchmark", label, table, BENCHMARKS), _without(table, "use"))
-        for label, table in _labelled(document, "benchmark").items()
+        Entry(label, table["use"], _without(table, "use"))
+        for label, table in _labelled(document, "benchmark", home).items()
     ]
-    methods = [m for label, table in _labelled(document, "method").items() for m in _method(label, table, benchmarks)]
-    shared = document.get("shared", {})
-    _table("shared", shared)
+    labelled = _labelled(document, "method", home).items()
+    methods = [entry for label, table in labelled for entry in _method(label, table, benchmarks, home)]
+    shared = _settled("shared", document.get("shared", {}), home)
     _refuse_listed("shared", shared)
     for kind, entries in (("method", methods), ("benchmark", benchmarks)):
         for entry in entries:
@@ -171,30 +173,55 @@ def _refuse_listed(where: str, settings: Mapping[str, Any]) -> None:
             raise HatrackError(f"{where} cannot hold {key!r}; list it in {key}s.")
 
 
-def _labelled(document: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return the listed labels, each with its table (empty where it has none)."""
-    labels = _names(document, f"{kind}s", None)
-    tables = document.get(kind, {})
+def _labelled(document: Mapping[str, Any], kind: str, home: Path | None) -> dict[str, Mapping[str, Any]]:
+    """Return the listed labels, each with its table and what it uses; code is listed by its name, or under a label."""
+    listed, tables = _names(document, f"{kind}s", None), document.get(kind, {})
     _table(kind, tables)
+    for label, table in tables.items():
+        _table(f"{kind}.{label}", table)
+    labels = [name if "use" in tables.get(name, {}) else short(name) for name in listed]
+    _require_different(f"{kind}s", labels)
     for label in tables:
         if label not in labels:
             raise HatrackError(f"[{kind}.{label}] is described but not listed in {kind}s = {labels}.")
-        _table(f"{kind}.{label}", tables[label])
-    return {label: tables.get(label, {}) for label in labels}
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, label in zip(listed, labels, strict=True):
+        table = tables.get(label, {})
+        found[label] = _settled(f"{kind}.{label}", table, home) | {"use": _named(kind, name, table, home)}
+    return found
 
 
-def _method(label: str, table: Mapping[str, Any], benchmarks: Sequence[Entry]) -> list[Entry]:
+def _named(kind: str, label: str, table: Mapping[str, Any], home: Path | None) -> Any:
+    name = table.get("use", label)
+    if not isinstance(name, str) or (":" not in name and name not in REGISTRIES[kind]):
+        raise unknown(f"{kind} of {label!r}" if "use" in table else kind, str(name), REGISTRIES[kind])
+    return chosen(kind, name, home)
+
+
+def _settled(where: str, table: Any, home: Path | None) -> dict[str, Any]:
+    """Return settings, with a net's code loaded."""
+    _table(where, table)
+    return {key: _net(key, value, home) for key, value in table.items()}
+
+
+def _net(key: str, value: Any, home: Path | None) -> Any:
+    """Return the value of a setting; what no net can be called is refused where the run is resolved."""
+    return chosen(key, value, home) if key == "net" and isinstance(value, str) else value
+
+
+def _method(label: str, table: Mapping[str, Any], benchmarks: Sequence[Entry], home: Path | None) -> list[Entry]:
     on, grid = table.get("on", {}), table.get("grid", {})
     for part, value in (("on", on), ("grid", grid)):
         _table(f"method.{label}.{part}", value)
     for where in on:
         if where not in [b.label for b in benchmarks]:
             raise unknown("benchmark of this study", where, [b.label for b in benchmarks])
-        _table(f"method.{label}.on.{where}", on[where])
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
             raise HatrackError(f"method.{label}.grid: {key} must be a list of values, got {values!r}.")
-    plain = Entry(label, _named("method", label, table, METHODS), _without(table, "use", "on", "grid"), on)
+    grid = {key: [_net(key, value, home) for value in values] for key, values in grid.items()}
+    on = {where: _settled(f"method.{label}.on.{where}", settings, home) for where, settings in on.items()}
+    plain = Entry(label, table["use"], _without(table, "use", "on", "grid"), on)
     if not grid:
         return [plain]
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
@@ -231,21 +258,18 @@ def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str]
     return found
 
 
-def _named(kind: str, label: str, table: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    name = table.get("use", label)
-    if not isinstance(name, str) or name not in known:
-        raise unknown(f"{kind} of {label!r}" if "use" in table else kind, str(name), known)
-    return name
-
-
 def _names(document: Mapping[str, Any], key: str, default: list[str] | None) -> list[str]:
     given = document.get(key, default)
     if not isinstance(given, list) or not given or not all(isinstance(name, str) for name in given):
         raise HatrackError(f"{key} must be a list of one name or more, got {given!r}.")
-    if len(set(given)) < len(given):
-        remedy = "give each a label of its own (use = NAME)" if key in ("methods", "benchmarks") else "list it once"
-        raise HatrackError(f"{key} holds a name twice: {given}; {remedy}.")
+    _require_different(key, given)
     return given
+
+
+def _require_different(key: str, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        remedy = "give each a label of its own (use = NAME)" if key in ("methods", "benchmarks") else "list it once"
+        raise HatrackError(f"{key} holds a name twice: {names}; {remedy}.")
 
 
 def _seeds(given: Any) -> list[int]:

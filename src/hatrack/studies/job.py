@@ -65,7 +65,7 @@ def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
             return
         # Data and devices of this machine may not be those of where the run was begun.
         here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
-        whole = spec.read(opened.spec, anywhere=True).model_copy(update=here)
+        whole = spec.read(opened.spec, anywhere=True, named=job.spec.found).model_copy(update=here)
         setup, listener = prepare(whole, opened.checkpoint), with_events(_Relay(tell), job.tensorboard)
         yield from executing(setup, opened, listener, job.against)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
+from hatrack.registry import short
 from hatrack.runs import toml
 from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import new_net, sequence_of
@@ -97,7 +98,7 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         with atomic.naming(journal):
             _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
-        return _best(study, search, base, out / f"best-{base.method}-{base.benchmark}.toml")
+        return _best(study, search, base, out / f"best-{short(base.method)}-{short(base.benchmark)}.toml")
     finally:
         os.close(held)
 
@@ -226,22 +227,30 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
         f"Found by hatrack tune: trial {best.number} of {len(study.trials)}, average validation accuracy "
         f"{best.value:.4f} over seeds {', '.join(map(str, search.seeds))}. Test sets were not looked at."
     )
-    run = {key: getattr(base, key) for key in ("net", "epochs", "batch_size", "precision")}
+    named = {part: _for_a_study(base, part, file.parent) for part in ("method", "net", "benchmark")}
+    run = {"net": named["net"]} | {key: getattr(base, key) for key in ("epochs", "batch_size", "precision")}
     options = {f"net.{key}": value for key, value in base.net_options.items()}
     options |= {f"benchmark.{key}": value for key, value in base.benchmark_options.items()}
     settings = search.spec(search.seeds[0], best.params).settings
     document = {
-        "title": f"{base.method} on {base.benchmark}, tuned",
+        "title": f"{short(base.method)} on {short(base.benchmark)}, tuned",
         "notes": about,
         "seeds": list(search.seeds),
-        "benchmarks": [base.benchmark],
-        "methods": [base.method],
+        "benchmarks": [named["benchmark"]],
+        "methods": [named["method"]],
         "measures": ["acc", "forgetting"],
         "shared": {**run, **options},
-        "method": {base.method: settings},
+        "method": {short(base.method): settings},
     }
     atomic.write(file, toml.dumps(document))
     return Best(best.params, best.value, file)
+
+
+def _for_a_study(base: Spec, part: str, home: Path) -> str:
+    """Return the name of a method, a net or a benchmark as a study file in `home` names it."""
+    name: str = getattr(base, part)
+    path, _, attribute = base.found.get(part, name).rpartition(":")
+    return f"{os.path.relpath(path, home.absolute())}:{attribute}" if path.endswith(".py") else name
 
 
 def _csv(study: Any, names: Sequence[str]) -> str:
