@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hatrack import measure as measure
     from hatrack import methods as methods
     from hatrack import nets as nets
+    from hatrack import plot as plot
     from hatrack.data.benchmarks import tasks
     from hatrack.data.task import Inputs, Task
     from hatrack.errors import HatrackError, HatrackWarning
@@ -47,7 +48,7 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
-_SUBPACKAGES = ("data", "measure", "methods", "nets")
+_SUBPACKAGES = ("data", "measure", "methods", "nets", "plot")
 
 
 def __getattr__(name: str) -> Any:
