@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,27 @@ def test_a_learner_shows_its_tasks_its_capacity_and_its_masks() -> None:
     ("given", "says"),
     [
         (3, "a run's folder, its result or a learner, got 3"),
-        ({}, "this is no run's result"),
+        ({}, r"the result is broken \(schema: Field required\); give what result.json holds"),
         ("nowhere", "nowhere is not a run folder"),
     ],
 )
 def test_anything_else_is_refused_in_one_line(given: Any, says: str) -> None:
     with pytest.raises(HatrackError, match=says):
         plot.matrix(given)
+
+
+def test_a_result_that_is_not_whole_is_refused(run_folder: Path) -> None:
+    result = json.loads((run_folder / "result.json").read_text())
+    with pytest.raises(HatrackError, match=r"the result is broken .accuracy: row t must hold tasks 1..t"):
+        plot.matrix({**result, "accuracy": [[0.5]]})
+
+
+def test_the_history_of_a_learner_is_its_training() -> None:
+    epochs = [SimpleNamespace(task=0, epoch=e, train_loss=1 / e, valid_loss=0.5, valid_accuracy=0.75) for e in (1, 2)]
+    learner = Learner([[0.5]])
+    learner.history = [SimpleNamespace(name="a", epochs=epochs)]  # type: ignore[attr-defined]
+    assert [epoch.train_loss for epoch in as_run(learner).epochs] == [1.0, 0.5]
+    assert plot.training(as_run(learner)).svg.startswith("<svg")
 
 
 def test_every_public_plot_is_there(tmp_path: Path) -> None:

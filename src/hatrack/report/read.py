@@ -185,9 +185,10 @@ def _line(error: Exception) -> str:
 _Model = TypeVar("_Model", bound=Record)
 
 
-def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
+def parse(model: type[_Model], given: str | Mapping[str, Any], where: str, remedy: str) -> _Model:
+    """Return the record that JSON, or what was read from it, holds; `remedy`: what to do where it is broken."""
     try:
-        return model.model_validate_json(text)
+        return model.model_validate_json(given) if isinstance(given, str) else model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
@@ -195,6 +196,7 @@ def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
         raise HatrackError(f"{where} is broken ({message}); {remedy}.") from None
 
 
+_TABLES = ("capacity", "blocked", "facts")  # each with an entry a task
 AGAIN = "run it again with `hatrack run` into a new folder"
 
 
@@ -219,18 +221,25 @@ def read_result(path: Path) -> Result:
             f"{path} does not exist: the run has not finished; finish it with `hatrack resume {path.parent}`."
         )
     text = _text(path, remake(path))
-    result = _parse(Result, text, str(path), remake(path))
+    result = parse(Result, text, str(path), remake(path))
     refuse_edited(path, text)
-    count = len(result.tasks)
-    for name in ("capacity", "blocked", "facts"):
-        entries = getattr(result, name)
-        if entries is not None and len(entries) != count:
-            got = len(entries)
-            raise HatrackError(f"{path} is broken ({name}: expected {count} entries, got {got}); {remake(path)}.")
-    _require_triangle(result.accuracy, count, path)
-    if result.reuse is not None:
-        _require_square(result.reuse, count, path)
+    require_whole(result, str(path), remake(path))
     return result
+
+
+def require_whole(result: Result, where: str, remedy: str) -> None:
+    """Raise where a table of the result does not have what it must for each of its tasks."""
+    count = len(result.tasks)
+    counts = {name: len(entries) for name in _TABLES if (entries := getattr(result, name)) is not None}
+    broken = [f"{name}: expected {count} entries, got {got}" for name, got in counts.items() if got != count]
+    lengths = [len(row) for row in result.accuracy]
+    if lengths != list(range(1, count + 1)):
+        broken.append(f"accuracy: row t must hold tasks 1..t for each of {count} tasks, its rows hold {lengths}")
+    lengths = [count] * count if result.reuse is None else [len(row) for row in result.reuse]
+    if lengths != [count] * count:
+        broken.append(f"reuse: expected {count} rows of {count}, its rows hold {lengths}")
+    if broken:
+        raise HatrackError(f"{where} is broken ({broken[0]}); {remedy}.")
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -239,23 +248,6 @@ def _settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise HatrackError(f"{path} is broken ({_line(error)}); {AGAIN}.") from None
-
-
-def _require_triangle(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
-    lengths = [len(row) for row in rows]
-    if lengths != list(range(1, count + 1)):
-        raise HatrackError(
-            f"{path} is broken (accuracy: row t must hold tasks 1..t for each of {count} tasks, "
-            f"its rows hold {lengths}); {remake(path)}."
-        )
-
-
-def _require_square(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
-    lengths = [len(row) for row in rows]
-    if lengths != [count] * count:
-        raise HatrackError(
-            f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {remake(path)}."
-        )
 
 
 def _filled(rows: Sequence[Sequence[float | None]], count: int) -> Floats:
@@ -271,9 +263,9 @@ def epochs(path: Path, count: float = math.inf) -> list[Epoch]:
     # A name may hold other characters that end a line for splitlines.
     for number, line in enumerate(_text(path, AGAIN).removesuffix("\n").split("\n"), start=1):
         where = f"{path}, line {number},"
-        if _parse(_Event, line, where, AGAIN).event != "epoch":
+        if parse(_Event, line, where, AGAIN).event != "epoch":
             continue
-        epoch = _parse(Epoch, line, where, AGAIN)
+        epoch = parse(Epoch, line, where, AGAIN)
         if epoch.task >= count:
             raise HatrackError(f"{where} is of task {epoch.task}, but result.json has {count} tasks; {AGAIN}.")
         latest[epoch.task, epoch.epoch] = epoch

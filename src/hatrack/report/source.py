@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from pydantic import ValidationError
-
 from hatrack import __version__
 from hatrack.errors import HatrackError
-from hatrack.report.read import Epoch, Result, Run, by_site, read, run_of
+from hatrack.report.read import Epoch, Result, Run, by_site, parse, read, require_whole, run_of
 
 
 @runtime_checkable
@@ -36,11 +35,14 @@ def as_run(source: Source, file: str = "") -> Run:
         raise HatrackError(f"a picture is drawn of a run's folder, its result or a learner, got {source!r:.99}.")
     if file:
         raise HatrackError(f"a result does not hold what is in {file}: give the run's folder.")
-    try:
-        return run_of(Result.model_validate(source))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise HatrackError(f"this is no run's result ({'.'.join(map(str, first['loc']))}: {first['msg']}).") from None
+    return _of_result(source)
+
+
+def _of_result(given: Mapping[str, Any]) -> Run:
+    where = ("the result", "give what result.json holds")
+    result = parse(Result, given, *where)
+    require_whole(result, *where)
+    return run_of(result)
 
 
 def _of_learner(learner: Any) -> Run:
@@ -51,7 +53,7 @@ def _of_learner(learner: Any) -> Run:
     named = [(getattr(t, "name", f"task {i}"), getattr(t, "classes", 1)) for i, t in enumerate(tasks, start=1)]
     method = getattr(getattr(learner, "method", None), "name", type(learner).__name__)
     capacity, reuse, masks = (getattr(learner, what, lambda: None)() for what in ("capacity", "reuse", "masks"))
-    result = Result.model_validate({
+    run = _of_result({
         "schema": 1,
         "hatrack": __version__,
         "spec": {"method": method, "benchmark": "", "net": "", "seed": getattr(learner, "seed", 0)},
@@ -62,8 +64,9 @@ def _of_learner(learner: Any) -> Run:
         "reuse": reuse,
     })  # fmt: skip
     gates = None if masks is None else {key: gate.numpy() for key, gate in masks.items()}
-    return run_of(
-        result,
-        epochs=[Epoch.model_validate(vars(epoch)) for task in getattr(learner, "history", ()) for epoch in task.epochs],
-        masks=None if gates is None else by_site(gates, result, "the learner's masks"),
+    epochs = (vars(epoch) for task in getattr(learner, "history", ()) for epoch in task.epochs)
+    return replace(
+        run,
+        epochs=[parse(Epoch, epoch, "the learner's history", "it is no hatrack.Learner's") for epoch in epochs],
+        masks=None if gates is None else by_site(gates, run.result, "what the learner returns as masks"),
     )
