@@ -155,7 +155,10 @@ def test_options_and_sets_arrive() -> None:
         ("rum", "unknown command 'rum'; did you mean 'run'? Accepted: bench, "),
         ("bench stp", "unknown command 'stp'; did you mean 'step'? Accepted: "),
         ("bench --device nonsense step", "device 'nonsense'"),
-        ("list method", "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, methods, nets, recipes."),
+        (
+            "list method",
+            "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, measures, methods, nets, recipes.",
+        ),
         ("resume nowhere", "no run at 'nowhere': there is no such folder."),
         ("verify nowhere", "no run at 'nowhere': there is no such folder."),
         ("report nowhere", "no run at 'nowhere': there is no such folder."),
@@ -241,6 +244,7 @@ def test_report_is_written_again(finished: Path, capsys: pytest.CaptureFixture[s
         ("methods", {"hat", "sgd", "joint", "random"}, {"name", "summary", "guarantee", "settings"}),
         ("benchmarks", {"split-digits", "mixture"}, {"name", "summary", "needs_data", "defaults", "settings"}),
         ("nets", {"mlp", "alexnet"}, {"name", "summary", "settings"}),
+        ("measures", {"acc", "rho", "kept"}, {"name", "summary", "title", "meaning", "forms", "against", "unit"}),
     ],
 )
 def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], keys: set[str]) -> None:
@@ -257,7 +261,7 @@ def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], key
 @pytest.mark.parametrize("columns", ["1", "10", "-5", "x", "1000"])
 def test_list_on_any_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert [main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "recipes")] == [0] * 4
+    assert [main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "measures", "recipes")] == [0] * 5
     assert main(["resume", str(finished)]) == 0
 
 

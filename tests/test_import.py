@@ -36,7 +36,13 @@ assert learner.verify().ok
 
 @pytest.mark.parametrize(
     "used",
-    ["methods.METHODS['ewc'](lam=500)", "data.load", "measure.forgetting", "nets.build('mlp', (4,), widths=(5,))"],
+    [
+        "methods.METHODS['ewc'](lam=500)",
+        "data.load",
+        "measure.forgetting",
+        "plot.matrix",
+        "nets.build('mlp', (4,), widths=(5,))",
+    ],
 )
 def test_subpackages_are_there_at_once(used: str) -> None:
     """In a fresh process, where nothing else has imported them yet."""

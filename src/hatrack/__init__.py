@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hatrack import measure as measure
     from hatrack import methods as methods
     from hatrack import nets as nets
+    from hatrack import plot as plot
     from hatrack import testing as testing
     from hatrack.data.benchmarks import tasks
     from hatrack.data.task import Inputs, Task
@@ -48,7 +49,7 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
-_SUBPACKAGES = ("data", "measure", "methods", "nets", "testing")
+_SUBPACKAGES = ("data", "measure", "methods", "nets", "plot", "testing")
 
 
 def __getattr__(name: str) -> Any:

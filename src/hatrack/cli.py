@@ -167,10 +167,10 @@ def explain(
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets|recipes", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets|measures|recipes", show_default=False)],
     json: Json = False,
 ) -> None:
-    """List what --method, --benchmark, --net and `study` accept, and --set."""
+    """List what --method, --benchmark, --net, --set and a study accept."""
     from hatrack.show import lists
 
     if json:

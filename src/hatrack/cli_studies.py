@@ -54,8 +54,8 @@ def study(
     from hatrack.runs.values import parse_all
     from hatrack.show.study import StudyProgress
     from hatrack.studies.carry import Machine, carry_out
+    from hatrack.studies.export import write
     from hatrack.studies.recipes import find
-    from hatrack.studies.report import write
     from hatrack.studies.text import summary
 
     refuse_several("study")

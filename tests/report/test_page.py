@@ -217,13 +217,26 @@ def test_measures_known_and_new_are_listed(tmp_path: Path) -> None:
     edit_result(tmp_path, metrics={"acc": 0.98765, "bwt": -0.5, "rho": None, "steps": 12, "interval": [0.1, 0.2]})
     html, _ = _outline(tmp_path)
     values = re.findall(r'<tr><th>(\w+)</th><td>[^<]*</td><td class="number">([^<]*)</td></tr>', html)
-    assert values == [
+    assert values[:5] == [
         ("acc", "0.9877"),
         ("bwt", "−0.5000"),
         ("rho", "–"),
         ("steps", "12"),
         ("interval", "[0.1, 0.2]"),
     ]
+    others = dict(values[5:])  # that the run stored elsewhere, or not at all
+    assert list(others) == ["forgetting", "acc_weighted", "bwt_weighted", "capacity", "seconds", "parameters"]
+    assert (others["forgetting"], others["seconds"], others["parameters"]) == ("0.0000", "14.2 s", "13,250")
+
+
+def test_a_measure_names_the_runs_that_it_waits_for(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    edit_result(tmp_path, metrics={"rho": None, "rho_each": None, "missing": {"rho": ["joint"], "ncl": ["ncl"]}})
+    html, _ = _outline(tmp_path)
+    values = dict(re.findall(r'<tr><th>(\w+)</th><td>[^<]*</td><td class="number">([^<]*)</td></tr>', html))
+    assert (values["rho"], values["ncl"]) == ("needs runs of joint", "needs runs of sgd")
+    assert "rho_each" not in values
+    assert "needs runs of joint and random: hatrack report RUN --against RUN." in html
 
 
 def test_the_same_files_give_the_same_bytes_everywhere(run_folder: Path, tmp_path: Path) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import io
 import re
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from numpy.typing import NDArray
 from PIL import Image
 
-from hatrack.report import figure as fig
+from hatrack.errors import HatrackError
+from hatrack.report import picture as fig
 from hatrack.report import plots
-from hatrack.report.read import Epoch
+from hatrack.report.read import Epoch, Result, Run, run_of
 
 
 def _cells(svg: str, rows: int, columns: int) -> NDArray[np.float64]:
@@ -32,8 +35,22 @@ def _texts(svg: str) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
 
 
-def _names(count: int) -> list[str]:
-    return [f"task {chr(97 + i % 26)}" for i in range(count)]
+def _run(count: int, classes: int = 2, epochs: list[Epoch] | None = None, **result: Any) -> Run:
+    """Return a run of so many tasks, of which only what is given is known."""
+    tasks = [{"name": f"task {chr(97 + i % 26)}", "classes": classes} for i in range(count)]
+    spec = {"method": "hat", "benchmark": "b", "net": "n", "seed": 0}
+    whole = {"accuracy": [[None] * (t + 1) for t in range(count)], "metrics": {}} | result
+    known = Result.model_validate({"schema": 1, "hatrack": "0", "spec": spec, "tasks": tasks, **whole})
+    return run_of(known, epochs=epochs or [])
+
+
+def _accuracy(table: NDArray[np.float64], classes: int = 2) -> Run:
+    rows = [[None if np.isnan(v) else float(v) for v in row[: t + 1]] for t, row in enumerate(table)]
+    return _run(len(table), classes, accuracy=rows)
+
+
+def _gates(gates: NDArray[np.float64]) -> Run:
+    return replace(_run(len(gates)), masks={"fc1": gates})
 
 
 def test_masks_are_coloured_by_new_reused_held_and_free() -> None:
@@ -44,7 +61,7 @@ def test_masks_are_coloured_by_new_reused_held_and_free() -> None:
         [fig.REUSED, fig.HELD, fig.NEW, fig.FREE, fig.FREE],
         [fig.REUSED, fig.HELD, fig.HELD, fig.FREE, fig.FREE],
     ]
-    svg = plots.unit_masks("fc1", _names(3), gates)
+    svg = plots.masks(_gates(gates), "fc1").svg
     wanted = [[to_rgb(colour) for colour in row] for row in expected]
     np.testing.assert_allclose(_cells(svg, 3, 5)[..., :3], wanted, atol=1 / 255)
     texts = _texts(svg)
@@ -55,7 +72,7 @@ def test_masks_are_coloured_by_new_reused_held_and_free() -> None:
 def test_units_of_a_wide_site_share_columns() -> None:
     gates = np.zeros((100, 2500))
     gates[0, :1501] = 1  # 834 columns of 3 units each; the last unit shares its column with two free ones
-    row = _cells(plots.unit_masks("fc1", _names(100), gates), 100, 834)[0, :, :3]
+    row = _cells(plots.masks(_gates(gates), "fc1").svg, 100, 834)[0, :, :3]
     new, free = np.array(to_rgb(fig.NEW)), np.array(to_rgb(fig.FREE))
     np.testing.assert_allclose(row[:500], np.tile(new, (500, 1)), atol=1 / 255)
     np.testing.assert_allclose(row[500], (new + 2 * free) / 3, atol=1 / 255)
@@ -69,7 +86,7 @@ def _staircase(count: int, low: float, high: float) -> NDArray[np.float64]:
 
 
 def test_matrix_is_darker_where_better_and_clear_where_nothing_was_measured() -> None:
-    svg = plots.accuracy_matrix(_names(3), _staircase(3, 0.5, 1.0), chance=0.5)
+    svg = plots.matrix(_accuracy(_staircase(3, 0.5, 1.0))).svg
     cells = _cells(svg, 3, 3)
     assert (cells[..., 3] == np.tril(np.ones((3, 3)))).all()
     brightness = cells[..., :3].sum(axis=-1)[np.tril_indices(3)]
@@ -79,26 +96,26 @@ def test_matrix_is_darker_where_better_and_clear_where_nothing_was_measured() ->
 
 
 def test_matrix_starts_at_chance_or_below_it_where_accuracy_is_lower() -> None:
-    fair = plots.accuracy_matrix(["a"], np.array([[0.55]]), chance=0.1)
+    fair = plots.matrix(_accuracy(np.array([[0.55]]), classes=10)).svg
     np.testing.assert_allclose(_cells(fair, 1, 1)[0, 0], fig.SHARE(0.5), atol=2 / 255)
-    low = plots.accuracy_matrix(["a"], np.array([[0.2]]), chance=0.5)
+    low = plots.matrix(_accuracy(np.array([[0.2]]))).svg
     np.testing.assert_allclose(_cells(low, 1, 1)[0, 0], fig.SHARE(0.0), atol=1 / 255)
 
 
 def test_what_guessing_always_gets_right_is_dark() -> None:
-    svg = plots.accuracy_matrix(["a"], np.array([[1.0]]), chance=1.0)
+    svg = plots.matrix(_accuracy(np.array([[1.0]]), classes=1)).svg
     np.testing.assert_allclose(_cells(svg, 1, 1)[0, 0], fig.SHARE(1.0), atol=1 / 255)
     assert "110 %" not in _texts(svg)
 
 
 @pytest.mark.parametrize(("count", "figures"), [(1, 1), (20, 210), (21, 0)])
 def test_cells_hold_figures_up_to_twenty_tasks(count: int, figures: int) -> None:
-    svg = plots.accuracy_matrix(_names(count), _staircase(count, 0.711, 0.987), chance=0.5)
+    svg = plots.matrix(_accuracy(_staircase(count, 0.711, 0.987))).svg
     assert sum(bool(re.fullmatch(r"\d\d\.\d", text)) for text in _texts(svg)) == figures
 
 
 def test_matrix_says_100_only_of_what_is_exact() -> None:
-    texts = _texts(plots.accuracy_matrix(_names(2), np.array([[1.0, np.nan], [0.9999, 0.5]]), 0.5))
+    texts = _texts(plots.matrix(_accuracy(np.array([[1.0, np.nan], [0.9999, 0.5]]))).svg)
     assert texts.count("100") == 1
     assert texts.count("100.0") == 1
 
@@ -106,15 +123,15 @@ def test_matrix_says_100_only_of_what_is_exact() -> None:
 def test_reuse_fills_the_upper_half() -> None:
     table = np.full((3, 3), np.nan)
     table[np.triu_indices(3, 1)] = 0.0, 0.5, 1.0
-    cells = _cells(plots.reuse_matrix(_names(3), table), 3, 3)
+    cells = _cells(plots.reuse(replace(_run(3), reuse=table)).svg, 3, 3)
     assert (cells[..., 3] == np.triu(np.ones((3, 3)), 1)).all()
     np.testing.assert_allclose(cells[0, 2], fig.SHARE(0.5), atol=2 / 255)
 
 
 def test_lines_are_named_up_to_twenty_and_counted_above() -> None:
-    few = _texts(plots.accuracy_over_tasks(_names(20), _staircase(20, 0.5, 1.0)))
+    few = _texts(plots.accuracy(_accuracy(_staircase(20, 0.5, 1.0))).svg)
     assert {"1 · task a", "20 · task t", "average"} <= set(few)
-    many = _texts(plots.accuracy_over_tasks(_names(21), _staircase(21, 0.5, 1.0)))
+    many = _texts(plots.accuracy(_accuracy(_staircase(21, 0.5, 1.0))).svg)
     assert "task, first to last" in many
     assert "1 · task a" not in many
 
@@ -128,12 +145,12 @@ def _points(svg: str, colour: str) -> NDArray[np.float64]:
 
 def test_average_counts_only_what_was_measured() -> None:
     accuracy = np.array([[0.8, np.nan, np.nan], [0.8, np.nan, np.nan], [0.6, np.nan, 1.0]])
-    heights = _points(plots.accuracy_over_tasks(_names(3), accuracy), fig.INK)[:, 1]
+    heights = _points(plots.accuracy(_accuracy(accuracy)).svg, fig.INK)[:, 1]
     np.testing.assert_allclose(heights, heights[0], atol=1e-6)  # 0.8, 0.8 and (0.6 + 1.0)/2
 
 
 def test_capacity_is_drawn_to_scale() -> None:
-    svg = plots.capacity_over_tasks([0.2, 0.4, 1.0], {"fc1": [0.2, 0.4, 1.0]})
+    svg = plots.capacity(_run(3, capacity=[{"total": c, "layers": {"fc1": c}} for c in (0.2, 0.4, 1.0)])).svg
     x, y = _points(svg, fig.INK).T
     assert np.diff(x)[0] == pytest.approx(np.diff(x)[1])
     assert (y[0] - y[2]) == pytest.approx(4 * (y[0] - y[1]), rel=1e-4)
@@ -145,7 +162,7 @@ def _epochs(counts: list[int], **fields: float | None) -> list[Epoch]:
 
 
 def test_training_has_a_panel_for_each_quantity_that_was_recorded() -> None:
-    texts = _texts(plots.training_curves(_names(2), _epochs([3, 4], train_loss=0.5, lr=0.05)))
+    texts = _texts(plots.training(_run(2, epochs=_epochs([3, 4], train_loss=0.5, lr=0.05))).svg)
     assert "loss" in texts
     assert "rate" in texts
     assert "accuracy" not in texts
@@ -154,13 +171,51 @@ def test_training_has_a_panel_for_each_quantity_that_was_recorded() -> None:
     assert "validation" not in texts
 
 
-def test_training_without_any_value_is_no_picture() -> None:
-    assert plots.training_curves(["a"], []) == ""
-    assert plots.training_curves(["a"], _epochs([3])) == ""
+@pytest.mark.parametrize("epochs", [[], _epochs([3])], ids=["no epoch", "no value"])
+def test_training_without_any_value_is_no_picture(epochs: list[Epoch]) -> None:
+    with pytest.raises(HatrackError, match="hat recorded no epoch, so there are no training curves"):
+        plots.training(_run(1, epochs=epochs))
+
+
+@pytest.mark.parametrize(
+    ("plot", "count", "says"),
+    [
+        (plots.matrix, 2, "No task of this run has test samples"),
+        (plots.accuracy, 2, "No task of this run has test samples"),
+        (plots.capacity, 2, "hat sets no weights aside for a task"),
+        (plots.reuse, 2, "hat does not say which weights a task uses"),
+        (plots.masks, 2, "hat has no unit masks"),
+        (plots.ratio, 2, "needs runs of joint and random: hatrack report RUN --against RUN"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(plot: Any, count: int, says: str) -> None:
+    with pytest.raises(HatrackError, match=says):
+        plot(_run(count))
+
+
+def test_a_ratio_that_is_unknown_after_a_task_leaves_the_others() -> None:
+    drawn = plots.ratio(_run(4, metrics={"rho_each": [0.0, None, -0.1, -0.2]}))
+    assert "No value after task 2: joint training is no better than guessing on a task." in drawn.caption
+    [path] = re.findall(
+        rf'<path d="([^"]+)"[^>]*style="fill: none; stroke: {to_hex(fig.order_colours(1)[0])};', drawn.svg
+    )
+    assert (path.count("M"), path.count("L")) == (2, 1)  # a point, a gap and a line
+    with pytest.raises(HatrackError, match="no value after any task"):
+        plots.ratio(_run(2, metrics={"rho_each": [None, None]}))
+
+
+def test_masks_of_all_sites_or_of_one() -> None:
+    run = replace(_run(2), masks={"fc1": np.eye(2, 5), "fc2": np.eye(2, 3)})
+    whole, one = plots.masks(run), plots.masks(run, "fc2")
+    assert {"fc1", "fc2"} <= set(_texts(whole.svg))
+    assert (whole.about, one.about) == ("8 units, 4 used by any task", "3 units, 2 used by any task")
+    assert whole.height == 2 * one.height
+    with pytest.raises(HatrackError, match="unknown site 'fc3'"):
+        plots.masks(run, "fc3")
 
 
 def test_training_breaks_the_line_between_tasks_and_numbers_crowded_ones() -> None:
-    svg = plots.training_curves(_names(30), _epochs([2] * 30, valid_accuracy=0.9))
+    svg = plots.training(_run(30, epochs=_epochs([2] * 30, valid_accuracy=0.9))).svg
     assert len(re.findall(rf"stroke: {fig.REUSED};", svg)) == 30
     texts = _texts(svg)
     assert "task a" not in texts
@@ -168,11 +223,11 @@ def test_training_breaks_the_line_between_tasks_and_numbers_crowded_ones() -> No
 
 
 def test_training_marks_no_accuracy_above_all() -> None:
-    texts = _texts(plots.training_curves(["a"], _epochs([5], valid_accuracy=1.0)))
+    texts = _texts(plots.training(_run(1, epochs=_epochs([5], valid_accuracy=1.0))).svg)
     percents = [float(text.removesuffix(" %")) for text in texts if text.endswith(" %")]
     assert max(percents) == 100
 
 
 def test_training_survives_a_loss_that_blew_up() -> None:
     epochs = [*_epochs([1], train_loss=0.5), Epoch(task=1, epoch=1, train_loss=float("inf"))]
-    assert "loss" in _texts(plots.training_curves(_names(2), epochs))
+    assert "loss" in _texts(plots.training(_run(2, epochs=epochs)).svg)

@@ -16,6 +16,7 @@ import pytest
 
 from hatrack.cli import main
 from hatrack.errors import HatrackError
+from hatrack.measure import MEASURES
 from hatrack.report.page import page
 from hatrack.report.read import read
 from hatrack.runs import toml
@@ -27,7 +28,6 @@ from hatrack.studies.carry import Outcome
 from hatrack.studies.export import latex, runs_csv, table_csv
 from hatrack.studies.file import parse
 from hatrack.studies.findings import diverged, gather, without_value
-from hatrack.studies.measures import _PLAIN
 from hatrack.studies.page import page as study_page
 from hatrack.studies.plan import Plan, Planned
 from hatrack.studies.table import tables
@@ -101,7 +101,9 @@ def answers(act: Callable[[], Any], named: Path) -> bool:
 
 STUDY = parse(
     'benchmarks = ["split-digits"]\nmethods = ["hat"]\nseeds = [0]\nmeasures = [\n"acc@2", "acc1@2", "acc@half", '
-    '"rho@2", "capacity:fc1@1", "blocked@2", "F-each@2", ' + ", ".join(f'"{name}"' for name in _PLAIN) + "]",
+    '"rho@2", "fwt@2", "bwt@1", "acc_weighted@3", "capacity:fc1@1", "blocked@2", "F-each@2", '
+    + ", ".join(f'"{name}"' for name in MEASURES)
+    + "]",
     "made-up",
 )
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from browser import look
-from hatrack.studies.report import write
+from hatrack.studies.export import write
 
 from .made_up import GRID, SINGLE, TEXT, outcome
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 POINTS = ["acc on split-digits", "rho on split-digits", "rho@2 on split-digits"]
-OVER = ["Average accuracy over tasks on split-digits", "ρ over tasks on split-digits"]
+OVER = ["Average accuracy over tasks on split-digits", "Forgetting ratio ρ over tasks on split-digits"]
 MASKS = ["Capacity over training on split-digits", "hat on split-digits: Weight reuse between tasks"]
 
 

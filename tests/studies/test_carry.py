@@ -10,15 +10,14 @@ import pytest
 from data.make import write_set
 from hatrack.cli import main
 from hatrack.errors import HatrackError
-from hatrack.measure import rho
+from hatrack.measure import reading, rho
 from hatrack.runs.folder import lock
 from hatrack.runs.setup import Setup
 from hatrack.runs.spec import Spec
 from hatrack.studies import job
 from hatrack.studies.carry import Machine, Outcome, carry_out
+from hatrack.studies.export import write
 from hatrack.studies.file import Study, parse
-from hatrack.studies.measures import measure
-from hatrack.studies.report import write
 from hatrack.studies.text import summary
 from sealing import edited
 
@@ -105,7 +104,7 @@ def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None
         matrices = {m: json.loads((p / "result.json").read_text())["accuracy"] for m, p in against.items()}
         random = [row[-1] for row in matrices["random"]]
         expected = rho(finding.result["accuracy"], matrices["joint"], random)[-1]
-        assert finding.value(measure("rho")) == pytest.approx(expected)
+        assert finding.value(reading("rho")) == pytest.approx(expected)
     # What the study found about its own runs is written into them; a shared reference stays as it was.
     own = json.loads((outcome.findings[0].run.path / "result.json").read_text())
     shared = json.loads((outcome.findings[1].run.path / "result.json").read_text())
@@ -160,7 +159,7 @@ def test_a_run_whose_reference_failed_has_its_report_all_the_same(
             carried(tmp_path, text)
     assert run not in drawn
     again, _, _ = carried(tmp_path, text)
-    assert again.findings[0].value(measure("rho")) is not None
+    assert again.findings[0].value(reading("rho")) is not None
     assert run in drawn  # again, now that ρ is known
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hatrack.studies.measures import measure
+from hatrack.measure import reading
 from hatrack.studies.ranking import ranking
 from hatrack.studies.table import tables, verdicts
 
@@ -39,7 +39,7 @@ def test_figures_over_seeds(tmp_path: Path) -> None:
 def test_ranking_by_paired_tests(tmp_path: Path) -> None:
     made = outcome(tmp_path, failed=(("sgd", 1),))
     [table] = tables(made)
-    first, second, third = ranking(table, measure("acc"))
+    first, second, third = ranking(table, reading("acc"))
     assert [first.label, second.label, third.label] == ["hat", "ewc", "sgd"]
     assert first.test is None
     values = {

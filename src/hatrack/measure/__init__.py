@@ -1,4 +1,4 @@
-"""Measures as pure functions: over accuracy matrices, lock tensors, importances, and seeds."""
+"""Measures: a table of records, and the pure functions they are made of (accuracies, locks, importances, seeds)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from hatrack.measure.accuracy import (
     forward_transfers,
 )
 from hatrack.measure.cross_head import chi
-from hatrack.measure.figures import NEEDS, missing, summary
+from hatrack.measure.measures import MEASURES, missing, summary
 from hatrack.measure.ratio import rho, rho_matrix
+from hatrack.measure.reading import Reading, reading
+from hatrack.measure.record import REFERENCES, SERVES, Measure
 from hatrack.measure.seeds import Interval, Paired, interval, paired
 from hatrack.measure.shares import blocked, capacity, reuse, share
 
 __all__ = [
-    "NEEDS",
+    "MEASURES",
+    "REFERENCES",
+    "SERVES",
     "Interval",
+    "Measure",
     "Paired",
+    "Reading",
     "average_accuracy",
     "backward_transfer",
     "blocked",
@@ -36,6 +42,7 @@ __all__ = [
     "interval",
     "missing",
     "paired",
+    "reading",
     "reuse",
     "rho",
     "rho_matrix",

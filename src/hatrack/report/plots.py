@@ -1,7 +1,11 @@
-"""The pictures of a report: each function takes plain data and returns one <svg> element."""
+"""The pictures of a run: each function draws one of a run's folder, its result or a learner (see `source`).
+
+What cannot be drawn says why, in one line: a HatrackError.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,42 +14,126 @@ from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hatrack.report import figure as fig
-from hatrack.report.read import Epoch, Floats
+from hatrack.errors import HatrackError, unknown
+from hatrack.report import picture as fig
+from hatrack.report.picture import FULL, HALF, Picture
+from hatrack.report.read import Epoch, Floats, Run
+from hatrack.report.source import Source, as_run
+from hatrack.report.words import whole
 
 FIGURES_UP_TO = 20  # tasks; above that, cells are too small to hold a number
 PAIRED_UP_TO = 8  # tasks; up to that, two pictures stand side by side
 COLUMNS_AT_MOST = 1024  # of a mask picture; more units share columns
 
 
-def accuracy_matrix(names: Sequence[str], accuracy: Floats, chance: float) -> str:
-    """Draw accuracy[t, i], on task i after task t, from `chance` (pale) to 1 (dark)."""
-    low = min([chance, *accuracy[np.isfinite(accuracy)].tolist()])
+def matrix(result: Source) -> Picture:
+    """Draw the test accuracy on each task after each task, from guessing (pale) to 1 (dark)."""
+    run = _measured(result)
+    chance = min(1 / task.classes for task in run.result.tasks)
+    low = min([chance, *run.accuracy[np.isfinite(run.accuracy)].tolist()])
     low = low if low < 1 else 0.0  # tasks of one class: what guessing always gets right is right all the same
-    return _matrix("Accuracy matrix", names, accuracy, low, "after learning", "accuracy on task, %")
+    caption = (
+        "Each row is the network after one more task, each column a task it is tested on. "
+        "Read down a column: a colour that stays is a task that is kept, one that fades a task forgotten. "
+        "The palest colour is guessing, or the lowest accuracy if that is lower."
+    )
+    return _matrix("Accuracy matrix", run, run.accuracy, low, "after learning", "accuracy on task, %", caption)
 
 
-def reuse_matrix(names: Sequence[str], reuse: Floats) -> str:
-    """Draw reuse[i, j]: the share of the weights of task i that task j uses again."""
-    return _matrix("Weight reuse between tasks", names, reuse, 0.0, "weights of", "used again by task, %")
+def reuse(result: Source) -> Picture:
+    """Draw the share of the weights of each task that a later task uses again."""
+    run = as_run(result)
+    if run.reuse is None:
+        method = run.result.spec.method
+        raise HatrackError(f"{method} does not say which weights a task uses, so it has no reuse to show.")
+    if not np.isfinite(run.reuse).any():
+        raise HatrackError("Reuse is counted between two tasks; this run has no pair of them.")
+    caption = (
+        "Row: the task whose weights they are. Column: a later task. "
+        "The figure is the share of the row’s weights that the column’s task uses again."
+    )
+    label = "Weight reuse between tasks"
+    return _matrix(label, run, run.reuse, 0.0, "weights of", "used again by task, %", caption)
 
 
-def _matrix(label: str, names: Sequence[str], table: Floats, low: float, rows: str, columns: str) -> str:
-    count = len(names)
+def accuracy(result: Source) -> Picture:
+    """Draw the accuracy of each task from when it was learned, and the average over the tasks so far."""
+    run = _measured(result)
+    if len(run.names) == 1:
+        raise HatrackError("One task was learned, so there is no sequence to draw yet.")
+    lines = {f"{i + 1} · {name}": run.accuracy[:, i] for i, name in enumerate(run.names)}
+    known = np.isfinite(run.accuracy)
+    counts = known.sum(axis=1)
+    average = np.where(known, run.accuracy, 0.0).sum(axis=1) / np.where(counts > 0, counts, np.nan)
+    bottom = max(0.0, np.floor((np.nanmin(run.accuracy) - 0.01) * 20) / 20)
+    caption = (
+        "Each line starts when its task is learned; a flat line is a task that is kept. "
+        "The dashed line is the average over the tasks learned so far."
+    )
+    titles = ("Accuracy of each task over the sequence", "Each task over the sequence", caption)
+    return _lines_over_tasks(titles, "task", lines, average, "average", bottom)
+
+
+def capacity(result: Source) -> Picture:
+    """Draw the share of weights in use after each task, layer by layer and in all."""
+    run = as_run(result)
+    taken = run.result.capacity
+    if not taken:
+        method = run.result.spec.method
+        raise HatrackError(f"{method} sets no weights aside for a task, so it has no capacity to show.")
+    lines = {name: np.array([after.layers.get(name, math.nan) for after in taken]) for name in taken[0].layers}
+    caption = "Share of each layer’s weights that the tasks so far use; at 100 % a layer has no room left."
+    total = np.array([after.total for after in taken])
+    titles = ("Capacity used", "Capacity used, layer by layer", caption)
+    return _lines_over_tasks(titles, "layer", lines, total, "all layers", 0.0)
+
+
+def ratio(result: Source) -> Picture:
+    """Draw the forgetting ratio ρ^{≤t} after each task: 0 is joint training, −1 guessing."""
+    run = as_run(result)
+    each = run.result.metrics.get("rho_each")
+    if not each:
+        raise HatrackError("ρ over the sequence needs runs of joint and random: hatrack report RUN --against RUN.")
+    values = np.asarray(each, np.float64)
+    gaps = np.flatnonzero(~np.isfinite(values)) + 1
+    there = "joint training is no better than guessing on a task"
+    if len(gaps) == len(values):
+        raise HatrackError(f"ρ has no value after any task: {there}.")
+    caption = (
+        "0: as good as a network trained jointly on all tasks so far. −1: no better than guessing. "
+        "Taken against the joint and the random run of the same seed."
+    )
+    if len(gaps):
+        caption += f" No value after task {', '.join(map(str, gaps))}: {there}."
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(0, color=fig.INK, linewidth=0.8)
+        marker = "o" if len(values) <= FIGURES_UP_TO or len(gaps) else ""
+        axes.plot(values, color=fig.order_colours(1)[0], marker=marker, markersize=4)
+        axes.set_ylim(min(-0.1, float(np.nanmin(values)) - 0.05), max(0.05, float(np.nanmax(values)) + 0.05))
+        fig.over_tasks_axes(axes, len(values))
+
+    label = "Forgetting ratio over the sequence"
+    return Picture(label, "Forgetting ratio ρ over the sequence", HALF, 3.1, paint, caption)
+
+
+def _measured(result: Source) -> Run:
+    run = as_run(result)
+    if not np.isfinite(run.accuracy).any():
+        raise HatrackError("No task of this run has test samples, so no accuracy was measured.")
+    return run
+
+
+def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns: str, caption: str) -> Picture:
+    names, count = run.names, len(run.names)
     scale = Normalize(low, 1.0)
     colours = fig.SHARE(scale(table))
     colours[~np.isfinite(table)] = 0.0  # transparent
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        axes.imshow(
-            fig.blocks(colours, (1000, 1000)),
-            extent=(-0.5, count - 0.5, count - 0.5, -0.5),
-            aspect="auto",
-            interpolation="none",
-        )
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
+        fig.image(axes, colours, (-0.5, count - 0.5, count - 0.5, -0.5))
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
         fig.task_ticks(axes, names, "y", named=True)
@@ -58,8 +146,8 @@ def _matrix(label: str, names: Sequence[str], table: Floats, low: float, rows: s
         bar.yaxis.set_major_formatter(fig.Percent())
 
     if count <= PAIRED_UP_TO:
-        return fig.draw(label, fig.HALF, 1.0 + 0.45 * max(count, 2), paint)
-    return fig.draw(label, fig.FULL, 0.8 + 0.29 * count if count <= FIGURES_UP_TO else 7.2, paint)
+        return Picture(label, label, HALF, 1.0 + 0.45 * max(count, 2), paint, caption)
+    return Picture(label, label, FULL, 0.8 + 0.29 * count if count <= FIGURES_UP_TO else 7.2, paint, caption)
 
 
 def _cell_figures(axes: Axes, table: Floats, colours: Floats) -> None:
@@ -74,50 +162,14 @@ def _cell_figures(axes: Axes, table: Floats, colours: Floats) -> None:
             axes.text(j, i, text, ha="center", va="center_baseline", color=colour, fontsize=8 if count > 12 else 9)
 
 
-def accuracy_over_tasks(names: Sequence[str], accuracy: Floats) -> str:
-    """Draw the accuracy of each task from when it was learned, and the average over the tasks so far."""
-    lines = {f"{i + 1} · {name}": accuracy[:, i] for i, name in enumerate(names)}
-    known = np.isfinite(accuracy)
-    counts = known.sum(axis=1)
-    average = np.where(known, accuracy, 0.0).sum(axis=1) / np.where(counts > 0, counts, np.nan)
-    bottom = max(0.0, np.floor((np.nanmin(accuracy) - 0.01) * 20) / 20)
-    return _lines_over_tasks("Accuracy of each task over the sequence", "task", lines, average, "average", bottom)
-
-
-def capacity_over_tasks(total: Sequence[float], layers: Mapping[str, Sequence[float]]) -> str:
-    """Draw the share of weights in use after each task, layer by layer and in all."""
-    lines = {name: np.asarray(values, np.float64) for name, values in layers.items()}
-    return _lines_over_tasks("Capacity used", "layer", lines, np.asarray(total, np.float64), "all layers", 0.0)
-
-
-def ratio_over_tasks(rho: Sequence[float | None]) -> str:
-    """Draw the forgetting ratio ρ^{≤t} after each task: 0 is joint training, −1 guessing."""
-    values = np.asarray(rho, np.float64)
-
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.axhline(0, color=fig.INK, linewidth=0.8)
-        axes.plot(
-            values, color=fig.order_colours(1)[0], marker="o" if len(values) <= FIGURES_UP_TO else "", markersize=4
-        )
-        axes.set_ylim(min(-0.1, float(np.nanmin(values)) - 0.05), max(0.05, float(np.nanmax(values)) + 0.05))
-        axes.set_xlim(-0.3, max(len(values) - 0.7, 0.3))
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        fig.task_ticks(axes, [""] * len(values), "x", named=False)
-        axes.set_xlabel("after learning task")
-
-    return fig.draw("Forgetting ratio over the sequence", fig.HALF, 3.1, paint)
-
-
 def _lines_over_tasks(
-    label: str, noun: str, lines: Mapping[str, Floats], whole: Floats, whole_name: str, bottom: float
-) -> str:
+    titles: tuple[str, str, str], noun: str, lines: Mapping[str, Floats], whole: Floats, whole_name: str, bottom: float
+) -> Picture:
     """Draw a line a name over the tasks, and a dashed one for the whole, each named at its right end."""
+    label, title, caption = titles
     count = len(whole)
     few = len(lines) <= FIGURES_UP_TO
-    width = fig.HALF if count <= PAIRED_UP_TO and few else fig.FULL
+    width = HALF if count <= PAIRED_UP_TO and few else FULL
     height = max(3.1, 0.6 + 0.2 * (len(lines) + 1)) if few else 4.2
     colours = fig.order_colours(len(lines))
 
@@ -128,56 +180,45 @@ def _lines_over_tasks(
             axes.plot(values, color=colour, marker=marker, markersize=3.5)
         axes.plot(whole, color=fig.INK, linewidth=2.4, linestyle=(0, (4, 2)), marker=marker, markersize=3)
         axes.set_ylim(bottom, 1 + 0.02 * (1 - bottom))
-        axes.set_xlim(-0.3, max(count - 0.7, 0.3))
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_major_formatter(fig.Percent())
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        fig.task_ticks(axes, [""] * count, "x", named=False)
-        axes.set_xlabel("after learning task")
+        fig.over_tasks_axes(axes, count, percents=True)
         if few:
-            ends = [(name, values[-1], c) for (name, values), c in zip(lines.items(), colours, strict=True)]
-            ends.append((whole_name, whole[-1], to_rgb(fig.INK)))
-            end_labels(axes, count - 1, ends, 0.17 / (height - 0.6))
+            named = [(*line, colour) for line, colour in zip(lines.items(), colours, strict=True)]
+            fig.end_labels(axes, [*named, (whole_name, whole, to_rgb(fig.INK))], 0.17 / (height - 0.6))
         else:
             bar = fig.colour_bar(figure, axes, Normalize(1, len(lines)), fig.ORDER)
             bar.set_ylabel(f"{noun}, first to last")
 
-    return fig.draw(label, width, height, paint)
+    return Picture(label, title, width, height, paint, caption)
 
 
-def end_labels(axes: Axes, x: int, ends: Sequence[tuple[str, float, fig.Colour]], gap: float) -> None:
-    """Write each line's name beside its last value at x, moved apart where names would overlap."""
-    bottom, top = axes.get_ylim()
-    ends = [end for end in ends if np.isfinite(end[1])]
-    heights = fig.spread([(value - bottom) / (top - bottom) for _, value, _ in ends], gap)
-    for (name, value, colour), height in zip(ends, heights, strict=True):
-        leader = {
-            "arrowstyle": "-",
-            "color": colour,
-            "linewidth": 0.5,
-            "relpos": (0, 0.5),
-            "shrinkA": 2,
-            "shrinkB": 4,
-        }
-        axes.annotate(
-            fig.short(name, 24),
-            xy=(x, value),
-            xytext=(1.05, height),
-            textcoords="axes fraction",
-            color=tuple(0.85 * part for part in colour),
-            va="center",
-            fontsize=8.5,
-            arrowprops=leader,
-        )
-
-
-def unit_masks(site: str, names: Sequence[str], gates: Floats) -> str:
-    """Draw the gates of one site, tasks down and units across.
+def masks(result: Source, site: str | None = None) -> Picture:
+    """Draw the gates of one site, or of all below each other: tasks down and units across.
 
     Units stand in the order of the task that first used them; a gate above 1/2 counts as on. Beyond
     `COLUMNS_AT_MOST` units, a column shows the mean colour of its neighbours.
     """
+    run = as_run(result, file="masks.safetensors")
+    if not run.masks:
+        raise HatrackError(f"{run.result.spec.method} has no unit masks, so there is no picture of them.")
+    if site is not None and site not in run.masks:
+        raise unknown("site", site, run.masks)
+    shown = {site: run.masks[site]} if site is not None else run.masks
+    tasks = len(run.names)
+
+    def paint(figure: Figure) -> None:
+        rows = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+        for axes, (name, gates) in zip(rows, shown.items(), strict=True):
+            _paint_gates(axes, run.names, gates)
+            axes.set_title("" if len(shown) == 1 else name)
+
+    used = sum(int((gates > 0.5).any(axis=0).sum()) for gates in shown.values())
+    about = f"{whole(sum(gates.shape[1] for gates in shown.values()))} units, {whole(used)} used by any task"
+    height = 0.75 + (0.21 * tasks if tasks <= FIGURES_UP_TO else 4.6)
+    label = "Unit masks" if site is None else f"Unit masks of {site}"
+    return Picture(label, site or label, FULL, height * len(shown), paint, about=about)
+
+
+def _paint_gates(axes: Axes, names: Sequence[str], gates: Floats) -> None:
     on = gates > 0.5
     tasks, units = on.shape
     before = np.vstack([np.zeros((1, units), bool), np.logical_or.accumulate(on, axis=0)[:-1]])
@@ -185,33 +226,26 @@ def unit_masks(site: str, names: Sequence[str], gates: Floats) -> str:
     first = np.where(on.any(axis=0), on.argmax(axis=0), tasks)
     order = np.lexsort((-on.sum(axis=0), first))
 
-    picture = np.empty((tasks, units, 3))
-    picture[:] = to_rgb(fig.FREE)
+    colours = np.empty((tasks, units, 3))
+    colours[:] = to_rgb(fig.FREE)
     for where, colour in ((new, fig.NEW), (reused, fig.REUSED), (held, fig.HELD)):
-        picture[where] = to_rgb(colour)
-    picture = picture[:, order]
+        colours[where] = to_rgb(colour)
+    colours = colours[:, order]
     share = -(-units // COLUMNS_AT_MOST)
     if share > 1:
         starts = np.arange(0, units, share)
         sizes = np.diff([*starts, units])
-        picture = np.add.reduceat(picture, starts, axis=1) / sizes[:, None]
+        colours = np.add.reduceat(colours, starts, axis=1) / sizes[:, None]
 
-    def paint(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.imshow(fig.blocks(picture), extent=(0, units, tasks - 0.5, -0.5), aspect="auto", interpolation="none")
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-        fig.task_ticks(axes, names, "y", named=True)
-        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
-        axes.tick_params(axis="x", length=2)
-        if tasks <= FIGURES_UP_TO:
-            for edge in np.arange(1, tasks) - 0.5:
-                axes.axhline(edge, color="white", linewidth=1.5)
-            _row_counts(axes, "new", new.sum(axis=1), 1.055, fig.NEW)
-            _row_counts(axes, "reused", reused.sum(axis=1), 1.12, fig.REUSED)
-
-    height = 0.75 + (0.21 * tasks if tasks <= FIGURES_UP_TO else 4.6)
-    return fig.draw(f"Unit masks of {site}", fig.FULL, height, paint)
+    fig.image(axes, colours, (0, units, tasks - 0.5, -0.5))
+    fig.task_ticks(axes, names, "y", named=True)
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
+    axes.tick_params(axis="x", length=2)
+    if tasks <= FIGURES_UP_TO:
+        for edge in np.arange(1, tasks) - 0.5:
+            axes.axhline(edge, color="white", linewidth=1.5)
+        _row_counts(axes, "new", new.sum(axis=1), 1.055, fig.NEW)
+        _row_counts(axes, "reused", reused.sum(axis=1), 1.12, fig.REUSED)
 
 
 def _row_counts(axes: Axes, title: str, counts: Sequence[int], place: float, colour: str) -> None:
@@ -221,11 +255,13 @@ def _row_counts(axes: Axes, title: str, counts: Sequence[int], place: float, col
         axes.text(place, row, f"{count}", transform=across, ha="right", va="center_baseline", fontsize=8.5)
 
 
-def training_curves(names: Sequence[str], epochs: Sequence[Epoch]) -> str:
+def training(result: Source) -> Picture:
     """Draw loss, validation accuracy, capacity and learning rate over all epochs, one band a task.
 
-    A panel without any value is left out; without any panel, the picture is the empty string.
+    A panel without any value is left out.
     """
+    run = as_run(result, file="metrics.jsonl")
+    epochs = run.epochs
     curves = {
         "loss": {"training": _values(epochs, "train_loss"), "validation": _values(epochs, "valid_loss")},
         "validation accuracy": {"": _values(epochs, "valid_accuracy")},
@@ -238,7 +274,7 @@ def training_curves(names: Sequence[str], epochs: Sequence[Epoch]) -> str:
     }
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
-        return ""
+        raise HatrackError(f"{run.result.spec.method} recorded no epoch, so there are no training curves.")
     heights = [1.9 if title == "loss" else 1.5 if title == "validation accuracy" else 0.95 for title in panels]
 
     def paint(figure: Figure) -> None:
@@ -246,22 +282,18 @@ def training_curves(names: Sequence[str], epochs: Sequence[Epoch]) -> str:
         for axes, (title, lines) in zip(grid, panels.items(), strict=True):
             _task_bands(axes, epochs)
             _curves(axes, title, lines, epochs)
-        _band_names(grid[0], names, epochs)
+        _band_names(grid[0], run.names, epochs)
         if len(panels.get("loss", {})) > 1:
             handles, labels = grid[0].get_legend_handles_labels()
-            figure.legend(
-                handles,
-                labels,
-                loc="outside upper right",
-                ncols=2,
-                frameon=False,
-                fontsize=8.5,
-                borderaxespad=0,
-            )
-        grid[-1].set_xlabel("epoch, all tasks counted through")
-        grid[-1].xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+            text = {"frameon": False, "fontsize": 8.5}
+            figure.legend(handles, labels, loc="outside upper right", ncols=2, borderaxespad=0, **text)
+        fig.over_epochs_axis(grid[-1])
 
-    return fig.draw("Training curves", fig.FULL, 0.8 + 1.15 * sum(heights), paint)
+    caption = (
+        "Every epoch of the run from left to right; the bands are the tasks. "
+        "The weights kept for a task may be those of its best epoch, not of its last."
+    )
+    return Picture("Training curves", "Training curves", FULL, 0.8 + 1.15 * sum(heights), paint, caption)
 
 
 def _values(epochs: Sequence[Epoch], field: str) -> Floats:
@@ -293,14 +325,8 @@ def _band_names(axes: Axes, names: Sequence[str], epochs: Sequence[Epoch]) -> No
     for task, (first, last) in spans.items():
         if fits or task == 0 or (task + 1) % step == 0:
             text = fig.short(names[task]) if fits else str(task + 1)
-            axes.text(
-                (first + last) / 2,
-                1.03,
-                text,
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                fontsize=8.5,
-            )
+            across = axes.get_xaxis_transform()
+            axes.text((first + last) / 2, 1.03, text, transform=across, ha="center", fontsize=8.5)
 
 
 def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequence[Epoch]) -> None:
@@ -318,8 +344,7 @@ def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequenc
                 label=name if first == 1 and name else "_",
             )
     axes.set_ylabel(title.replace(" ", "\n", 1))
-    axes.tick_params(which="both", length=0)
-    axes.spines["left"].set_visible(False)
+    fig.bare(axes)
     every = np.concatenate(list(lines.values()))
     if title == "learning rate" and np.nanmin(every) > 0:
         axes.set_yscale("log")
@@ -327,5 +352,4 @@ def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequenc
         axes.set_yticks(ends, [f"{rate:.2g}" for rate in ends])
         axes.set_yticks([], minor=True)
     elif title in ("validation accuracy", "capacity used"):
-        axes.yaxis.set_major_locator(fig.UpToOne("auto", steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_formatter(fig.Percent())
+        fig.share_axis(axes.yaxis)

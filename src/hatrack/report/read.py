@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from typing_extensions import TypedDict  # which pydantic needs: that of Python 
 
 from hatrack import seal
 from hatrack.errors import Edited, HatrackError
+from hatrack.measure import MEASURES
 
 Floats: TypeAlias = NDArray[np.float64]
 # Bounds that no run comes near: sums of such numbers and pictures of them stay finite.
@@ -88,21 +89,15 @@ class Verified(Record):
     bytes: int
 
 
-class Metrics(TypedDict, total=False):
-    """The measures of a run (see hatrack.measure); what it has no value for is None."""
-
-    __pydantic_config__ = _CHECKED  # type: ignore[misc]
-
-    acc: Number | None
-    bwt: Number | None
-    fwt: Number | None
-    forgetting: Number | None
-    rho: Number | None
-    rho_each: list[Number | None] | None
-    ncl: Number | None
-    acc_weighted: Number | None
-    bwt_weighted: Number | None
-    missing: dict[str, list[str]]
+if TYPE_CHECKING:
+    Metrics: TypeAlias = dict[str, Any]
+else:  # what a run stores of its measures (see hatrack.measure); what it has no value for is None
+    _STORED = {name: measure.stored for name, measure in MEASURES.items() if measure.stored != "no"}
+    _EACH = {f"{name}_each": list[Number | None] | None for name, stored in _STORED.items() if stored == "each"}
+    Metrics = TypedDict(
+        "Metrics", {**dict.fromkeys(_STORED, Number | None), **_EACH, "missing": dict[str, list[str]]}, total=False
+    )
+    Metrics.__pydantic_config__ = _CHECKED
 
 
 class Result(Record):
@@ -137,11 +132,11 @@ class Run:
     """
 
     result: Result
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
     accuracy: Floats
     reuse: Floats | None
-    epochs: list[Epoch]
-    masks: dict[str, Floats] | None
+    epochs: Sequence[Epoch]
+    masks: Mapping[str, Floats] | None
 
     @property
     def names(self) -> list[str]:
@@ -154,17 +149,24 @@ def read(folder: Path) -> Run:
     if not folder.is_dir():
         raise HatrackError(f"{folder} is not a run folder; give the folder that `hatrack run` wrote.")
     result = read_result(folder / "result.json")
-    count = len(result.tasks)
     masks = folder / "masks.safetensors"
-    layers = list(result.capacity[0].layers) if result.capacity else []
-    return Run(
-        result=result,
+    return run_of(
+        result,
         settings=_settings(folder / "spec.toml"),
-        accuracy=_filled(result.accuracy, count),
-        reuse=None if result.reuse is None else _filled(result.reuse, count),
-        epochs=epochs(folder / "metrics.jsonl", count),
-        masks=_masks(masks, count, layers) if masks.exists() else None,
+        epochs=epochs(folder / "metrics.jsonl", len(result.tasks)),
+        masks=_masks(masks, result) if masks.exists() else None,
     )
+
+
+def run_of(
+    result: Result,
+    settings: Mapping[str, Any] | None = None,
+    epochs: Sequence[Epoch] = (),
+    masks: Mapping[str, Floats] | None = None,
+) -> Run:
+    """Return a run with its tables filled up."""
+    reuse = None if result.reuse is None else _filled(result.reuse, len(result.tasks))
+    return Run(result, settings or {}, _filled(result.accuracy, len(result.tasks)), reuse, epochs, masks)
 
 
 def _text(path: Path, remedy: str) -> str:
@@ -183,9 +185,10 @@ def _line(error: Exception) -> str:
 _Model = TypeVar("_Model", bound=Record)
 
 
-def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
+def parse(model: type[_Model], given: str | Mapping[str, Any], where: str, remedy: str) -> _Model:
+    """Return the record that JSON, or what was read from it, holds; `remedy`: what to do where it is broken."""
     try:
-        return model.model_validate_json(text)
+        return model.model_validate_json(given) if isinstance(given, str) else model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"])
@@ -193,6 +196,7 @@ def _parse(model: type[_Model], text: str, where: str, remedy: str) -> _Model:
         raise HatrackError(f"{where} is broken ({message}); {remedy}.") from None
 
 
+_TABLES = ("capacity", "blocked", "facts")  # each with an entry a task
 AGAIN = "run it again with `hatrack run` into a new folder"
 
 
@@ -217,18 +221,25 @@ def read_result(path: Path) -> Result:
             f"{path} does not exist: the run has not finished; finish it with `hatrack resume {path.parent}`."
         )
     text = _text(path, remake(path))
-    result = _parse(Result, text, str(path), remake(path))
+    result = parse(Result, text, str(path), remake(path))
     refuse_edited(path, text)
-    count = len(result.tasks)
-    for name in ("capacity", "blocked", "facts"):
-        entries = getattr(result, name)
-        if entries is not None and len(entries) != count:
-            got = len(entries)
-            raise HatrackError(f"{path} is broken ({name}: expected {count} entries, got {got}); {remake(path)}.")
-    _require_triangle(result.accuracy, count, path)
-    if result.reuse is not None:
-        _require_square(result.reuse, count, path)
+    require_whole(result, str(path), remake(path))
     return result
+
+
+def require_whole(result: Result, where: str, remedy: str) -> None:
+    """Raise where a table of the result does not have what it must for each of its tasks."""
+    count = len(result.tasks)
+    counts = {name: len(entries) for name in _TABLES if (entries := getattr(result, name)) is not None}
+    broken = [f"{name}: expected {count} entries, got {got}" for name, got in counts.items() if got != count]
+    lengths = [len(row) for row in result.accuracy]
+    if lengths != list(range(1, count + 1)):
+        broken.append(f"accuracy: row t must hold tasks 1..t for each of {count} tasks, its rows hold {lengths}")
+    lengths = [count] * count if result.reuse is None else [len(row) for row in result.reuse]
+    if lengths != [count] * count:
+        broken.append(f"reuse: expected {count} rows of {count}, its rows hold {lengths}")
+    if broken:
+        raise HatrackError(f"{where} is broken ({broken[0]}); {remedy}.")
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -237,23 +248,6 @@ def _settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise HatrackError(f"{path} is broken ({_line(error)}); {AGAIN}.") from None
-
-
-def _require_triangle(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
-    lengths = [len(row) for row in rows]
-    if lengths != list(range(1, count + 1)):
-        raise HatrackError(
-            f"{path} is broken (accuracy: row t must hold tasks 1..t for each of {count} tasks, "
-            f"its rows hold {lengths}); {remake(path)}."
-        )
-
-
-def _require_square(rows: Sequence[Sequence[float | None]], count: int, path: Path) -> None:
-    lengths = [len(row) for row in rows]
-    if lengths != [count] * count:
-        raise HatrackError(
-            f"{path} is broken (reuse: expected {count} rows of {count}, its rows hold {lengths}); {remake(path)}."
-        )
 
 
 def _filled(rows: Sequence[Sequence[float | None]], count: int) -> Floats:
@@ -269,9 +263,9 @@ def epochs(path: Path, count: float = math.inf) -> list[Epoch]:
     # A name may hold other characters that end a line for splitlines.
     for number, line in enumerate(_text(path, AGAIN).removesuffix("\n").split("\n"), start=1):
         where = f"{path}, line {number},"
-        if _parse(_Event, line, where, AGAIN).event != "epoch":
+        if parse(_Event, line, where, AGAIN).event != "epoch":
             continue
-        epoch = _parse(Epoch, line, where, AGAIN)
+        epoch = parse(Epoch, line, where, AGAIN)
         if epoch.task >= count:
             raise HatrackError(f"{where} is of task {epoch.task}, but result.json has {count} tasks; {AGAIN}.")
         latest[epoch.task, epoch.epoch] = epoch
@@ -282,8 +276,7 @@ class _Event(Record):
     event: str
 
 
-def _masks(path: Path, count: int, layers: list[str]) -> dict[str, Floats]:
-    """Return the gates of each site, tasks by units; sites in the network's order where it is known."""
+def _masks(path: Path, result: Result) -> dict[str, Floats]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -291,18 +284,23 @@ def _masks(path: Path, count: int, layers: list[str]) -> dict[str, Floats]:
         stored: dict[str, NDArray[Any]] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise HatrackError(f"{path} cannot be read ({_line(error)}); {AGAIN}.") from None
-    by_site: dict[str, dict[int, NDArray[Any]]] = {}
+    return by_site(stored, result, path)
+
+
+def by_site(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str) -> dict[str, Floats]:
+    """Return the gates of each site, tasks by units; sites in the network's order where it is known."""
+    found: dict[str, dict[int, NDArray[Any]]] = {}
     for key, gate in stored.items():
         task, slash, site = key.partition("/")
         if not (task.isdecimal() and slash and site) or gate.ndim != 1:
             raise HatrackError(f"{path} is broken (expected 1-D '<task>/<site>', got {key!r} {gate.shape}); {AGAIN}.")
-        by_site.setdefault(site, {})[int(task)] = gate
-    rank = {name: place for place, name in enumerate(layers)}
-    ordered = sorted(by_site, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
-    return {site: _stacked(path, site, by_site[site], count) for site in ordered}
+        found.setdefault(site, {})[int(task)] = gate
+    rank = {name: place for place, name in enumerate(result.capacity[0].layers if result.capacity else ())}
+    ordered = sorted(found, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
+    return {site: _stacked(path, site, found[site], len(result.tasks)) for site in ordered}
 
 
-def _stacked(path: Path, site: str, gates: dict[int, NDArray[Any]], count: int) -> Floats:
+def _stacked(path: Path | str, site: str, gates: dict[int, NDArray[Any]], count: int) -> Floats:
     if sorted(gates) != list(range(count)) or len({gate.size for gate in gates.values()}) != 1:
         sizes = {task: gates[task].size for task in sorted(gates)}
         raise HatrackError(

@@ -7,26 +7,19 @@ their own (see nets.OWN_SIZE): as in HAT's paper, they are held against the netw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
-from hatrack.measure import diagonal, summary
+from hatrack.measure import REFERENCES, SERVES, summary
 from hatrack.nets import OWN_SIZE
 from hatrack.report.read import read_result as checked
 from hatrack.report.read import remake
 from hatrack.runs.folder import open_run
 from hatrack.runs.result import dumps, sizes
 
-# Which reference of `measure.summary` a method's run serves as, and whether the whole matrix or its diagonal counts.
-SERVES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "one": ("one", diagonal),
-    "random": ("random", diagonal),
-    "joint": ("joint", list),
-    "sgd": ("ncl", list),
-}
 SAME = ("benchmark", "benchmark_options", "net", "net_options", "seed")
 
 
@@ -51,6 +44,11 @@ def store(run: Path, result: dict[str, Any]) -> None:
 
 def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
     """Return the same and write nothing."""
+    return measured(run, against)[0]
+
+
+def measured(run: Path, against: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the same with the accuracies that were taken from the references, by the reference's name."""
     result = _measured(run)
     given: dict[str, Any] = {}
     for path in against:
@@ -66,9 +64,9 @@ def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
                 )
         if other["tasks"] != result["tasks"]:
             raise HatrackError(f"{path} cannot serve {run} as a reference: their tasks differ, so the data do.")
-        name, take = SERVES[method]
-        given[name] = take(other["accuracy"])
-    return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}
+        _, take = REFERENCES[SERVES[method]]
+        given[SERVES[method]] = take(other["accuracy"])
+    return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}, given
 
 
 def _measured(run: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `hatrack list` shows: the methods, benchmarks and nets there are, with their settings, and the recipes."""
+"""What `hatrack list` shows: the methods, benchmarks and nets there are, with their settings, measures and recipes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
+from hatrack.measure import MEASURES
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets import NETS
@@ -23,7 +24,7 @@ LEAST = 20
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """Return all methods, benchmarks, nets or recipes as plain data."""
+    """Return all methods, benchmarks, nets, measures or recipes as plain data."""
     if kind not in _KINDS:
         raise unknown("kind", kind, _KINDS)
     table, describe = _KINDS[kind]
@@ -56,6 +57,9 @@ def _details(entry: Mapping[str, Any]) -> list[str]:
     if "runs" in entry:
         return recipes.details(entry)
     lines = []
+    if "forms" in entry:
+        needs = f"; needs runs of {', '.join(entry['against'])}" if entry["against"] else ""
+        return [", ".join(entry["forms"]) + needs]
     if "source" in entry:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
         lines.append(f"{entry['family']}, {entry['source']}; {kept}")
@@ -107,6 +111,12 @@ def _net(name: str) -> dict[str, Any]:
     return {"summary": about.strip().splitlines()[0], "settings": _settings(of_net(name))}
 
 
+def _measure(name: str) -> dict[str, Any]:
+    measure = MEASURES[name]
+    facts = ("title", "meaning", "forms", "against", "larger_is_better", "bounds", "unit")
+    return {"summary": measure.said, **{fact: getattr(measure, fact) for fact in facts}}
+
+
 def _settings(settings: Mapping[str, Setting]) -> list[dict[str, Any]]:
     return [
         {"name": name, "default": None if s.required else plain(s.default), "required": s.required}
@@ -118,5 +128,6 @@ _KINDS: dict[str, tuple[Iterable[str], Callable[[str], dict[str, Any]]]] = {
     "methods": (METHODS, _method),
     "benchmarks": (BENCHMARKS, _benchmark),
     "nets": (NETS, _net),
+    "measures": (MEASURES, _measure),
     "recipes": (names(), recipes.recipe),
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hatrack.measure import MEASURES
 from hatrack.show.words import count, duration, percent
 from hatrack.visible import visible
 
@@ -55,15 +56,15 @@ def _cell(row: Sequence[float | None], i: int) -> str:
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
     metrics = result["metrics"]
-    shown = {"average accuracy": _figure(metrics.get("acc")), "forgetting": _figure(metrics.get("forgetting"))}
+    shown = {name: _figure(metrics.get(name)) for name in ("acc", "forgetting")}
     if result["capacity"]:
-        shown["capacity used"] = percent(result["capacity"][-1]["total"])
+        shown["capacity"] = percent(result["capacity"][-1]["total"])
     if result["parameters"] is not None:
         shown["parameters"] = f"{result['parameters']:,}"
     if result["seconds"] is not None:
         place = f" on {visible(result['device'])}" if result["device"] else ""
-        shown["time"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')}{place}"
-    return [f"{name:<17} {value}" for name, value in shown.items()]
+        shown["seconds"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')}{place}"
+    return [f"{MEASURES[name].title:<17} {value}" for name, value in shown.items()]
 
 
 def _figure(value: float | None) -> str:

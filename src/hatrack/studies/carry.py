@@ -15,15 +15,14 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.measure import SERVES, Reading
 from hatrack.runs.folder import cannot, lock
-from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
 from hatrack.studies.engine import Engine
 from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding, diverged, gather, without_value
 from hatrack.studies.job import Job
-from hatrack.studies.measures import Measure
 from hatrack.studies.plan import Places, Plan, plan
 
 
@@ -91,7 +90,7 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
         os.close(held)
 
 
-def _require_tasks(measures: Sequence[Measure], planned: Plan) -> None:
+def _require_tasks(measures: Sequence[Reading], planned: Plan) -> None:
     """Raise for a measure after more tasks than any run has, where that is known beforehand."""
     counts = [most_tasks(run.spec) for run in planned.runs]
     known = [count for count in counts if count is not None]

@@ -1,4 +1,4 @@
-"""The study's table as CSV and LaTeX, and all its runs as CSV."""
+"""What a study leaves behind besides its runs: its table as CSV and LaTeX, all its runs as CSV, its page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatrack.report.parts import DASH
+from hatrack import atomic
+from hatrack.measure import Reading
+from hatrack.report.words import DASH, number
 from hatrack.studies.carry import Outcome
-from hatrack.studies.measures import Measure
-from hatrack.studies.table import MEMORY, SECONDS, Cell, Table
-from hatrack.studies.words import number
+from hatrack.studies.table import MEMORY, SECONDS, Cell, Table, tables
 from hatrack.visible import visible
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Write table.csv, runs.csv, table.tex and report.html in the study's folder."""
+    from hatrack.studies.page import page  # which takes seconds
+
+    made = tables(outcome)
+    atomic.write(folder / "table.csv", table_csv(made))
+    atomic.write(folder / "runs.csv", runs_csv(outcome, folder.absolute()))
+    atomic.write(folder / "table.tex", latex(made, outcome.study.title))
+    atomic.write(folder / "report.html", page(outcome))
 
 
 def table_csv(made: Sequence[Table]) -> str:
@@ -63,28 +74,27 @@ def latex(made: Sequence[Table], title: str) -> str:
 
 
 def _tabular(table: Table) -> str:
-    compared = [m for m in table.measures if any(row.cells[m.text].figure for row in table.rows)]
-    heads = [_plain(table.benchmark)]
+    compared = [m for m in table.measures if table.paper(m)]
+    heads = [table.benchmark]
     for measure in table.measures:
-        heads += [_plain(measure.text), "paper"] if measure in compared else [_plain(measure.text)]
-    lines = []
+        heads += [measure.text, "paper"] if measure in compared else [measure.text]
+    lines = [list(map(_plain, heads))]
     for row in table.rows:
-        cells = [_plain(row.label)]
+        lines.append([_plain(row.label)])
         for measure in table.measures:
             cell = row.cells[measure.text]
-            cells.append(_ours(cell, measure))
-            cells += [_theirs(cell)] if measure in compared else []
-        lines.append(" & ".join(cells) + r" \\")
-    body = "\n".join([" & ".join(heads) + r" \\", r"\hline", *lines])
+            lines[-1] += [_ours(cell, measure), _theirs(cell)] if measure in compared else [_ours(cell, measure)]
+    first, *rest = (" & ".join(line) + r" \\" for line in lines)
+    body = "\n".join([first, r"\hline", *rest])
     columns = "l" + "r" * (len(heads) - 1)
     return f"\\begin{{tabular}}{{{columns}}}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
 
 
-def _ours(cell: Cell, measure: Measure) -> str:
+def _ours(cell: Cell, measure: Reading) -> str:
     if cell.mean is None:
         return "--"
-    if not measure.share:
-        return _plain(number(cell.mean, measure))
+    if measure.measure.unit != "share":
+        return _plain(number(cell.mean, measure.measure))
     text = f"${cell.mean:.3f}$" if cell.std is None else f"${cell.mean:.3f} \\pm {cell.std:.3f}$"
     return text if cell.verdict in ("", "within") else f"{text} ({cell.verdict})"
 

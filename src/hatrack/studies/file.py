@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError, unknown
+from hatrack.measure import Reading, reading
 from hatrack.registry import short
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import TABLES, chosen
 from hatrack.studies.figures import MOST, Figure, figure
 from hatrack.studies.levels import holds, merged
-from hatrack.studies.measures import Measure, measure
 
 _LISTS = ("seeds", "methods", "benchmarks", "measures")
 _TOP = ("title", "source", "notes", *_LISTS, "shared", "benchmark", "method", "paper")
@@ -58,7 +58,7 @@ class Study:
     seeds: list[int]
     methods: list[Entry]
     benchmarks: list[Entry]
-    measures: list[Measure]
+    measures: list[Reading]
     shared: Mapping[str, Any]
     figures: Mapping[tuple[str, str, str], Figure]
     changes: tuple[str, ...] = ()  # what the command changed of the file, in words
@@ -158,7 +158,7 @@ def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None)
         seeds=_seeds(document.get("seeds", [0])),
         methods=methods,
         benchmarks=benchmarks,
-        measures=[measure(m) for m in _names(document, "measures", ["acc", "forgetting"])],
+        measures=[reading(m) for m in _names(document, "measures", ["acc", "forgetting"])],
         shared=shared,
         figures=_figures(document.get("paper", {}), [b.label for b in benchmarks]),
     )
@@ -254,7 +254,7 @@ def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str]
             _table(f"paper.{name}.{where}", by_method)
             for label, given in by_method.items():
                 place = f"paper.{name}.{where}.{label}"
-                found[measure(name).text, where, label] = figure(given, float(within), place)
+                found[reading(name).text, where, label] = figure(given, float(within), place)
     return found
 
 

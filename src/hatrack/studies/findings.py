@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.measure import Reading
 from hatrack.report import write as write_report
-from hatrack.report.parts import counted
 from hatrack.report.read import epochs
-from hatrack.runs.references import completed, read_result, store
-from hatrack.studies.measures import Measure
+from hatrack.report.words import counted
+from hatrack.runs.references import completed, measured, read_result, store
 from hatrack.studies.plan import Plan, Planned
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One run of the study: what its result.json holds with all measures, or why there is none."""
+    """One run of the study: what its result.json holds with all measures, or why there is none.
+
+    `references`: the accuracies that measures are taken against, by the reference's name.
+    """
 
     run: Planned
     result: Mapping[str, Any] | None
     reason: str = ""
+    references: Mapping[str, Any] = field(default_factory=dict)
 
-    def value(self, measure: Measure) -> float | None:
+    def value(self, measure: Reading) -> float | None:
         """Return a measure of the run."""
-        return None if self.result is None else measure.of_run(self.result)
+        return None if self.result is None else measure.value(self.result, self.references)
 
 
 def gather(plan: Plan, own: Path, reasons: Mapping[Path, str], notice: Callable[[str], None]) -> list[Finding]:
@@ -51,7 +55,7 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         notice(str(error))
         return Finding(run, None, str(error))
     try:
-        whole = completed(run.path, against)
+        whole, references = measured(run.path, against)
     except HatrackError as error:
         notice(str(error))
         return Finding(run, alone)  # not what earlier references gave
@@ -63,7 +67,7 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
             write_report(run.path)
         except HatrackError as error:
             notice(str(error))
-    return Finding(run, whole)
+    return Finding(run, whole, references=references)
 
 
 def diverged(folders: Iterable[Path], notice: Callable[[str], None]) -> dict[Path, str]:
@@ -82,7 +86,7 @@ def diverged(folders: Iterable[Path], notice: Callable[[str], None]) -> dict[Pat
     return found
 
 
-def without_value(measures: Sequence[Measure], findings: Sequence[Finding]) -> Iterator[str]:
+def without_value(measures: Sequence[Reading], findings: Sequence[Finding]) -> Iterator[str]:
     """Say of every measure that no finished run has a value of it."""
     finished = [finding for finding in findings if finding.result is not None]
     for measure in measures:
@@ -90,8 +94,8 @@ def without_value(measures: Sequence[Measure], findings: Sequence[Finding]) -> I
             yield f"no finished run has a value of measure {measure.text!r}{_layers(measure, finished)}."
 
 
-def _layers(measure: Measure, finished: Sequence[Finding]) -> str:
+def _layers(measure: Reading, finished: Sequence[Finding]) -> str:
     """Name the layers that there are, where one was asked for."""
-    shares = [(finding.result or {}).get(measure.name) for finding in finished] if measure.layer else []
+    shares = [(finding.result or {}).get(measure.measure.name) for finding in finished] if measure.layer else []
     names = dict.fromkeys(layer for share in shares if share for layer in share[-1]["layers"])
     return f"; the layers are {', '.join(names)}" if names and measure.layer not in names else ""

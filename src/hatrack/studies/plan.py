@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.measure import REFERENCES, SERVES
 from hatrack.methods import METHODS
 from hatrack.nets import OWN_SIZE
 from hatrack.runs import accepted
-from hatrack.runs.references import SAME, SERVES
+from hatrack.runs.references import SAME
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.identity import folder_name
 from hatrack.studies.levels import merged
-
-_SERVED_BY = {reference: method for method, (reference, _) in SERVES.items()}
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class Places:
 def plan(study: Study, places: Places, device: str | None = None, data: str | None = None) -> Plan:
     """Return what the study asks for; whatever is wrong with its settings comes to light here."""
     machine = {key: value for key, value in (("device", device), ("data", data)) if value is not None}
-    needs = {need for measure in study.measures for need in measure.needs}
-    wanted = [_SERVED_BY[need] for need in sorted(needs)]
+    needs = {need for reading in study.measures for need in reading.measure.needs}
+    wanted = [REFERENCES[need][0] for need in sorted(needs)]
     runs: list[Planned] = []
     references: dict[Path, Spec] = {}
     for benchmark, seed in ((b, s) for b in study.benchmarks for s in study.seeds):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hatrack.measure import Paired, paired
-from hatrack.studies.measures import Measure
+from hatrack.measure import Paired, Reading, paired
+from hatrack.report.words import chance, number
 from hatrack.studies.table import Table
 
 
@@ -19,11 +19,11 @@ class Place:
     test: Paired | None
 
 
-def ranking(table: Table, measure: Measure) -> list[Place]:
+def ranking(table: Table, measure: Reading) -> list[Place]:
     """Return the methods that have a value, best first."""
     rows = [(row.label, row.cells[measure.text]) for row in table.ours()]
     known = [(label, cell.values, cell.mean) for label, cell in rows if cell.mean is not None]
-    known.sort(key=lambda entry: -measure.sign * entry[2])
+    known.sort(key=lambda entry: entry[2], reverse=measure.measure.larger_is_better)
     places = []
     for label, values, mean in known:
         first = known[0][1]
@@ -32,3 +32,15 @@ def ranking(table: Table, measure: Measure) -> list[Place]:
         test = paired([values[s] for s in common], [first[s] for s in common]) if tested else None
         places.append(Place(label, mean, len(values), test))
     return places
+
+
+def lines(places: list[Place], measure: Reading) -> list[list[str]]:
+    """Return a line a method: its rank, mean and seeds, and where it was tested, what that said."""
+    found = []
+    for rank, place in enumerate(places, start=1):
+        line = [f"{rank}. {place.label}", number(place.mean, measure.measure), str(place.seeds)]
+        if place.test is not None:
+            gap = place.test.difference
+            line += [f"{gap.mean:+.4f}", f"± {gap.half:.4f}", chance(place.test.t), chance(place.test.wilcoxon)]
+        found.append(line + [""] * (7 - len(line)))
+    return found

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from hatrack.measure import Interval, interval
+from hatrack.measure import Interval, Reading, interval, reading
+from hatrack.report.words import DASH, counted, duration, number, size
 from hatrack.studies.carry import Outcome
 from hatrack.studies.figures import Figure
 from hatrack.studies.findings import Finding
-from hatrack.studies.measures import Measure, measure
 
-SECONDS, MEMORY = measure("seconds"), measure("memory")
+SECONDS, MEMORY = reading("seconds"), reading("memory")
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,42 @@ class Table:
     """All methods on one benchmark, in the order of the study file."""
 
     benchmark: str
-    measures: Sequence[Measure]
+    measures: Sequence[Reading]
     rows: Sequence[Row]
+
+    @property
+    def findings(self) -> dict[str, Sequence[Finding]]:
+        """The runs of every method."""
+        return {row.label: row.findings for row in self.rows}
+
+    def paper(self, measure: Reading) -> dict[str, tuple[float, float, float]]:
+        """Return the paper's figures of a measure with the ends of their bands, by method."""
+        figures = {row.label: row.cells[measure.text].figure for row in self.rows}
+        return {label: (found.mean, found.low, found.high) for label, found in figures.items() if found is not None}
 
     def ours(self) -> list[Row]:
         """Return the rows that are more than the paper's."""
         return [row for row in self.rows if row.findings]
+
+    def lines(self) -> list[list[str]]:
+        """Return the table as text: its heads, then a line a row, the paper's figures and the verdict beside ours."""
+        compared = [m for m in self.measures if self.paper(m)]
+        heads = [[m.text, "paper", "band"] if m in compared else [m.text] for m in self.measures]
+        lines = [[self.benchmark, "seeds", *(head for group in heads for head in group), "time a run", "peak memory"]]
+        for row in self.rows:
+            line = [row.label, f"{row.finished}/{len(row.findings)}" if row.findings else "paper only"]
+            for measure in self.measures:
+                cell = row.cells[measure.text]
+                line.append(_ours(cell, measure))
+                line += [DASH if cell.figure is None else str(cell.figure), cell.verdict] if measure in compared else []
+            lines.append([*line, duration(row.seconds), size(row.memory)])
+        return lines
+
+
+def _ours(cell: Cell, measure: Reading) -> str:
+    """Write mean ± standard deviation."""
+    mean = number(cell.mean, measure.measure)
+    return mean if cell.std is None else f"{mean} ± {number(cell.std, measure.measure)}"
 
 
 def tables(outcome: Outcome) -> list[Table]:
@@ -105,7 +135,7 @@ def _row(outcome: Outcome, benchmark: str, label: str) -> Row:
     )
 
 
-def _values(found: Sequence[Finding], measure: Measure) -> dict[int, float]:
+def _values(found: Sequence[Finding], measure: Reading) -> dict[int, float]:
     values = ((f.run.spec.seed, f.value(measure)) for f in found)
     return {seed: value for seed, value in values if value is not None}
 
@@ -113,3 +143,12 @@ def _values(found: Sequence[Finding], measure: Measure) -> dict[int, float]:
 def verdicts(made: Sequence[Table]) -> Counter[str]:
     """Count our figures that are within the paper's band, above and below it."""
     return Counter(c.verdict for t in made for row in t.rows for c in row.cells.values() if c.verdict)
+
+
+def agreement(found: Counter[str]) -> str:
+    """Say how our figures lie to the paper's; nothing where it has none."""
+    if not found:
+        return ""
+    beside = ", ".join(f"{found[where]} {where}" for where in ("above", "below") if found[where])
+    within = f"{found['within']} of {counted(found.total(), 'figure')} within the paper’s band"
+    return within + (f", {beside} it." if beside else ".")

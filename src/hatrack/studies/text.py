@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hatrack.report.parts import duration
 from hatrack.studies.carry import Outcome
-from hatrack.studies.ranking import ranking
-from hatrack.studies.table import Table, tables, verdicts
-from hatrack.studies.words import agreement, chance, number, ours, size, theirs
+from hatrack.studies.ranking import lines, ranking
+from hatrack.studies.table import Table, agreement, tables, verdicts
 from hatrack.visible import visible
 
 
 def summary(outcome: Outcome, folder: Path) -> str:
     """Return a table a benchmark, the ranking, what diverged, what failed and where the files are."""
     made = tables(outcome)
-    blocks = [_title(outcome), *(_table(table) for table in made), *(_ranking(table) for table in made)]
+    blocks = [_title(outcome), *(aligned(table.lines()) for table in made), *(_ranking(table) for table in made)]
     blocks += [agreement(verdicts(made)), _diverged(outcome), _failures(outcome), _files(folder)]
     return "\n\n".join(block for block in blocks if block)
 
@@ -27,35 +25,13 @@ def _title(outcome: Outcome) -> str:
     return study.title + (f" (changed: {'; '.join(study.changes)})" if study.changes else "")
 
 
-def _table(table: Table) -> str:
-    compared = [m for m in table.measures if any(row.cells[m.text].figure for row in table.rows)]
-    heads = [table.benchmark, "seeds"]
-    for measure in table.measures:
-        heads += [measure.text, "paper", "band"] if measure in compared else [measure.text]
-    lines = [[*heads, "time a run", "peak memory"]]
-    for row in table.rows:
-        line = [row.label, f"{row.finished}/{len(row.findings)}" if row.findings else "paper"]
-        for measure in table.measures:
-            cell = row.cells[measure.text]
-            line.append(ours(cell, measure))
-            line += [theirs(cell), cell.verdict] if measure in compared else []
-        lines.append([*line, duration(row.seconds), size(row.memory)])
-    return aligned(lines)
-
-
 def _ranking(table: Table) -> str:
     measure = table.measures[0]
     places = ranking(table, measure)
     if len(places) < 2 or not any(place.test for place in places):
         return ""
-    lines = [[f"{table.benchmark}, by {measure.text}", "mean", "to the first", "95 %", "p (t)", "p (Wilcoxon)"]]
-    for rank, place in enumerate(places, start=1):
-        line = [f"{rank}. {place.label}", number(place.mean, measure)]
-        if place.test is not None:
-            gap = place.test.difference
-            line += [f"{gap.mean:+.4f}", f"± {gap.half:.4f}", chance(place.test.t), chance(place.test.wilcoxon)]
-        lines.append(line + [""] * (6 - len(line)))
-    return aligned(lines)
+    heads = [f"{table.benchmark}, by {measure.text}", "mean", "seeds", "to the first", "95 %", "p (t)", "p (Wilcoxon)"]
+    return aligned([heads, *lines(places, measure)])
 
 
 def _diverged(outcome: Outcome) -> str:

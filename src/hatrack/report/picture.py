@@ -1,4 +1,4 @@
-"""What all pictures share: palette, a style that no user configuration can change, SVG fit for a page."""
+"""A picture, and what all pictures share: palette, and a style that no user configuration can change."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, to_rgb
@@ -20,7 +24,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from hatrack import atomic
+from hatrack.errors import HatrackError
+
 Colour: TypeAlias = "tuple[float, float, float]"
+Floats: TypeAlias = NDArray[np.float64]
 
 INK, MUTED, HAIRLINE, BAND = "#1d2733", "#5d6b7a", "#dfe4ea", "#f5f7f9"
 NEW, REUSED, HELD, FREE = "#e08a2e", "#2b6a99", "#dbe1e8", "#f5f7f9"
@@ -59,22 +67,55 @@ _STYLE: dict[str, Any] = {
 }
 
 
-def draw(label: str, width: float, height: float, paint: Callable[[Figure], None]) -> str:
-    """Let `paint` fill a figure of the given size in inches, and return it as an <svg> element named `label`.
+_SAVED: dict[str, dict[str, Any]] = {
+    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
+    "png": {"dpi": 200, "facecolor": "white"},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
 
-    Text stays text: the page's own font sets it, and it can be searched. The label salts the ids, so that two
-    pictures on one page never share one.
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, drawn when it is looked at: `.svg` for a page, shown by itself in a notebook, `.save`d as a file.
+
+    `label` names it, and salts the ids in its SVG, so that two pictures on one page never share one; `paint` fills a
+    figure of `width` × `height` inches; `caption` says how to read it, `about` what it is of.
     """
-    style = {**_STYLE, "svg.hashsalt": label}
-    with matplotlib.style.context(["default", style], after_reset=True), warnings.catch_warnings():
-        # The browser sets the text, so that a letter missing from matplotlib's own font does not matter.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        paint(figure)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _inline(out.getvalue(), label)
+
+    label: str
+    title: str
+    width: float
+    height: float
+    paint: Callable[[Figure], None]
+    caption: str = ""
+    about: str = ""
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as an <svg> element. Text stays text: the page's own font sets it, and it can be searched."""
+        return _inline(self._drawn("svg").decode(), self.label)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write a file: .svg, .png or .pdf, as its name ends."""
+        form = Path(path).suffix[1:].lower()
+        if form not in _SAVED:
+            raise HatrackError(f"a picture is saved as one of {', '.join(_SAVED)}, got the name {str(path)!r}.")
+        atomic.write(Path(path), self._drawn(form))
+
+    def _drawn(self, form: str) -> bytes:
+        style = {**_STYLE, "svg.hashsalt": self.label}
+        with matplotlib.style.context(["default", style], after_reset=True), warnings.catch_warnings():
+            # The browser sets the text, so that a letter missing from matplotlib's own font does not matter.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+            figure = Figure(figsize=(self.width, self.height), layout="constrained")
+            FigureCanvasSVG(figure)
+            self.paint(figure)
+            out = io.BytesIO()
+            figure.savefig(out, format=form, **_SAVED[form])
+        return out.getvalue()
 
 
 def _inline(document: str, label: str) -> str:
@@ -97,17 +138,53 @@ def order_colours(count: int) -> list[Colour]:
     return [to_rgb(ORDER(float(place))) for place in places[:count]]
 
 
-def readable_on(background: Sequence[float] | NDArray[np.float64]) -> str:
+def readable_on(background: Sequence[float] | Floats) -> str:
     """Return ink or white, whichever stands out from the background (Rec. 709 luma)."""
     red, green, blue = background[:3]
     return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.52 else INK
 
 
-def blocks(colours: NDArray[np.float64], wanted: tuple[int, int] = (600, 1500)) -> NDArray[np.uint8]:
+def blocks(colours: Floats, wanted: tuple[int, int] = (1000, 1500)) -> NDArray[np.uint8]:
     """Return an image as bytes, each cell repeated so often that a viewer that smooths cannot blur it."""
     rows, columns = (max(1, -(-want // have)) for want, have in zip(wanted, colours.shape[:2], strict=True))
     small = np.round(255 * colours).astype(np.uint8)
     return np.repeat(np.repeat(small, rows, axis=0), columns, axis=1)
+
+
+def image(axes: Axes, colours: Floats, extent: tuple[float, float, float, float]) -> None:
+    """Show a colour a cell, from left to right and top to bottom of `extent`, without grid or frame."""
+    axes.imshow(blocks(colours), extent=extent, aspect="auto", interpolation="none")
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+
+def over_tasks_axes(axes: Axes, count: int, *, percents: bool = False, up_to_one: bool = False) -> None:
+    """Lay out axes whose places from left to right are the tasks after which something was measured."""
+    axes.set_xlim(-0.3, max(count - 0.7, 0.3))
+    axes.yaxis.set_major_locator((UpToOne if up_to_one else MaxNLocator)(6, steps=[1, 2, 5, 10]))
+    if percents:
+        axes.yaxis.set_major_formatter(Percent())
+    bare(axes, "y")
+    task_ticks(axes, [""] * count, "x", named=False)
+    axes.set_xlabel("after learning task")
+
+
+def bare(axes: Axes, which: Literal["x", "y", "both"] = "both") -> None:
+    """Take away the frame's left side and the ticks' lines."""
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis=which, which="both", length=0)
+
+
+def over_epochs_axis(axes: Axes) -> None:
+    """Count the epochs of all tasks from left to right."""
+    axes.set_xlabel("epoch, all tasks counted through")
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+
+
+def share_axis(side: Axis) -> None:
+    """Mark shares as percents, none above all."""
+    side.set_major_locator(UpToOne("auto", steps=[1, 2, 2.5, 5, 10]))
+    side.set_major_formatter(Percent())
 
 
 def task_ticks(axes: Axes, names: Sequence[str], axis: str, *, named: bool) -> None:
@@ -151,6 +228,26 @@ class UpToOne(MaxNLocator):
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
         """Return the ticks between two ends, up to 1."""
         return [tick for tick in super().tick_values(vmin, vmax) if tick < 1 + 1e-9]
+
+
+def end_labels(axes: Axes, lines: Sequence[tuple[str, Floats, Colour]], gap: float, first: int = 0) -> None:
+    """Write each line's name beside its last value, moved apart where names would overlap; `first`: where x begins."""
+    bottom, top = axes.get_ylim()
+    known = [(name, np.flatnonzero(np.isfinite(values)), values, colour) for name, values, colour in lines]
+    ends = [(name, int(at[-1]), float(values[at[-1]]), colour) for name, at, values, colour in known if len(at)]
+    heights = spread([(value - bottom) / (top - bottom) for _, _, value, _ in ends], gap)
+    for (name, place, value, colour), height in zip(ends, heights, strict=True):
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 2, "shrinkB": 4}
+        axes.annotate(
+            short(name, 24),
+            xy=(first + place, value),
+            xytext=(1.05, height),
+            textcoords="axes fraction",
+            color=tuple(0.85 * part for part in colour),
+            va="center",
+            fontsize=8.5,
+            arrowprops=leader,
+        )
 
 
 def spread(wanted: Sequence[float], gap: float) -> list[float]:

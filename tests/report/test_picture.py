@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from hatrack.report import figure as fig
+from hatrack.errors import HatrackError
+from hatrack.report import picture as fig
 
 
 @pytest.mark.parametrize(
@@ -61,11 +63,12 @@ def test_blocks_repeats_cells_whole() -> None:
     assert grown[2].tolist() == [0] * 4 + [51] * 4 + [255] * 4
 
 
-def _write(text: str) -> str:
-    def paint(figure: Figure) -> None:
-        figure.add_subplot().set_title(text)
+def _picture(text: str) -> fig.Picture:
+    return fig.Picture("A <plot>", "A plot", 3, 2, lambda figure: figure.add_subplot().set_title(text))
 
-    return fig.draw("A <plot>", 3, 2, paint)
+
+def _write(text: str) -> str:
+    return _picture(text).svg
 
 
 def test_text_is_escaped_text_and_never_mathematics() -> None:
@@ -109,3 +112,21 @@ def test_percents_have_the_decimals_that_their_ticks_have(ticks: list[float], la
     axes.set_yticks(ticks)
     axes.yaxis.set_major_formatter(fig.Percent())
     assert axes.yaxis.get_major_formatter().format_ticks(ticks) == labels
+
+
+@pytest.mark.parametrize(("name", "begins"), [("a.svg", b"<?xml"), ("b.PNG", b"\x89PNG"), ("c.pdf", b"%PDF")])
+def test_a_picture_is_saved_as_its_name_ends(tmp_path: Path, name: str, begins: bytes) -> None:
+    _picture("x").save(tmp_path / name)
+    first = (tmp_path / name).read_bytes()
+    assert first.startswith(begins)
+    _picture("x").save(str(tmp_path / name))
+    assert (tmp_path / name).read_bytes() == first
+
+
+def test_another_ending_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(HatrackError, match=r"one of svg, png, pdf, got the name .*x\.bmp"):
+        _picture("x").save(tmp_path / "x.bmp")
+
+
+def test_a_notebook_shows_the_picture() -> None:
+    assert _picture("x")._repr_svg_() == _write("x")

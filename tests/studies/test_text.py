@@ -1,4 +1,4 @@
-"""What a study says in words."""
+"""What a study says on a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from hatrack.studies.carry import Outcome
 from hatrack.studies.file import parse
+from hatrack.studies.table import agreement
 from hatrack.studies.text import summary
-from hatrack.studies.words import agreement, chance, size
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,6 @@ from hatrack.studies.words import agreement, chance, size
 )
 def test_how_our_figures_lie_to_the_papers(found: dict[str, int], said: str) -> None:
     assert agreement(Counter(found)) == said
-
-
-@pytest.mark.parametrize(("p", "said"), [(0.25, "0.250"), (0.0004, "< 0.001"), (None, "–")])
-def test_p_values(p: float | None, said: str) -> None:
-    assert chance(p) == said
-
-
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [(None, "–"), (0, "0 B"), (300, "300 B"), (20 * 2**10, "20 KiB"), (2**21, "2 MiB"), (2**30, "1.0 GiB")],
-)
-def test_sizes(kept: int | None, said: str) -> None:
-    assert size(kept) == said
 
 
 def test_runs_that_failed_for_one_reason_are_named_together() -> None:

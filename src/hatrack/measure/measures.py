@@ -1,0 +1,162 @@
+"""Every measure there is, and the figures that a run stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from hatrack.errors import unknown
+from hatrack.measure.accuracy import (
+    Matrix,
+    average_accuracy,
+    backward_transfer,
+    difference_to_ncl,
+    forgetting,
+    forward_transfer,
+)
+from hatrack.measure.ratio import rho
+from hatrack.measure.record import Measure, Result, Unit, after
+
+
+def _of_accuracy(figure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """Make a function of the accuracy matrix one of a result; without a value where something was not measured."""
+
+    def of(result: Result, **references: Any) -> float | None:
+        matrix = result["accuracy"]
+        return None if any(None in row for row in matrix) else figure(matrix, **references)
+
+    return of
+
+
+def _weighted(figure: Callable[..., float | None]) -> Callable[[Result], float | None]:
+    """Give the figure the sizes of the test sets; without a value where one is not known or empty."""
+
+    def of(result: Result) -> float | None:
+        sizes = [task.get("test") for task in result["tasks"]]
+        return _of_accuracy(partial(figure, sizes=sizes))(result) if all(sizes) else None
+
+    return of
+
+
+def _ratio(accuracy: Matrix, joint: Matrix, random: Sequence[float]) -> float | None:
+    return rho(accuracy, joint, random)[-1]
+
+
+def _on_task(result: Result, task: int) -> float | None:
+    row: Sequence[float | None] = result["accuracy"][-1]
+    return row[task - 1] if task <= len(row) else None
+
+
+def _share(field: str) -> Callable[..., float | None]:
+    """Read the last share of a result's field: in all, or of a layer."""
+
+    def of(result: Result, layer: str | None = None) -> float | None:
+        share = (result.get(field) or [None])[-1]
+        found: Mapping[str, float] = {} if share is None else share["layers"] if layer else share
+        return found.get(layer or "total")
+
+    return of
+
+
+def _fact(name: str) -> Callable[[Result], float | None]:
+    """Read what a method counted at its last task."""
+    return lambda result: (result.get("facts") or [{}])[-1].get(name)
+
+
+_DIFFERENCE = (-1.0, 1.0)
+_UNBOUNDED = (None, None)
+_OFTEN = "share of the parameters for which SPG’s cross-head importance (CHI) is the larger one"
+_MUCH = "how much larger SPG’s cross-head importance (CHI) is, over the parameters for which it is"
+
+
+def _stored(name: str, title: str, meaning: str, of: Callable[..., float | None], **more: Any) -> Measure:
+    """Make a measure that every run stores in its result.json."""
+    return Measure(name, title, meaning, of, **{"stored": "end", **more})
+
+
+def _chi(name: str, above: str, meaning: str) -> Measure:
+    return Measure(name, f"CHI above the {above}", meaning, _fact(name))
+
+
+def _taken(name: str, title: str, meaning: str) -> Measure:
+    """Make a measure of how much of the network is taken; in all, and layer by layer."""
+    return Measure(name, title, meaning, _share(name), of_layer=_share(name), larger_is_better=False)
+
+
+def _cost(name: str, title: str, meaning: str, unit: Unit) -> Measure:
+    """Make a measure of the whole run, which stands in its result.json under the same name."""
+    cost: dict[str, Any] = {"per_task": False, "larger_is_better": False, "bounds": (0.0, None), "unit": unit}
+    return Measure(name, title, meaning, lambda result: result.get(name), **cost)
+
+
+# fmt: off
+_TABLE = (
+    _stored("acc", "average accuracy", "test accuracy at the end, averaged over all tasks",
+            _of_accuracy(average_accuracy), of_task=_on_task),
+    _stored("bwt", "backward transfer", "mean change of a task’s accuracy since it was learned",
+            _of_accuracy(backward_transfer), bounds=_DIFFERENCE),
+    _stored("fwt", "forward transfer", "what earlier tasks gave a new one, against learning it alone",
+            _of_accuracy(forward_transfer), needs=("one",), bounds=_DIFFERENCE),
+    _stored("forgetting", "forgetting", "mean loss of accuracy on old tasks, against the best there was",
+            _of_accuracy(forgetting), larger_is_better=False, bounds=_DIFFERENCE),
+    _stored("rho", "forgetting ratio ρ", "0 is as good as joint training, −1 no better than guessing",
+            _of_accuracy(_ratio), needs=("joint", "random"), bounds=_UNBOUNDED, stored="each"),
+    _stored("ncl", "difference to NCL", "average accuracy less that of plain fine-tuning (naive continual learning)",
+            _of_accuracy(difference_to_ncl), needs=("ncl",), bounds=_DIFFERENCE),
+    _stored("acc_weighted", "average accuracy, weighted", "each task by the size of its test set",
+            _weighted(average_accuracy)),
+    _stored("bwt_weighted", "backward transfer, weighted", "each task by the size of its test set",
+            _weighted(backward_transfer), bounds=_UNBOUNDED),
+    _taken("capacity", "capacity used", "share of the weights that the tasks so far use"),
+    _taken("blocked", "parameters blocked", "share of the parameters that no update reaches any more"),
+    _chi("F-each", "task’s own importance, how often", _OFTEN),
+    _chi("G-each", "task’s own importance, by how much", _MUCH),
+    _chi("F-total", "accumulated importance, how often", _OFTEN),
+    _chi("G-total", "accumulated importance, by how much", _MUCH),
+    _cost("seconds", "time", "of all tasks together", "seconds"),
+    _cost("memory", "peak memory", "on a GPU what tensors held at most, on a CPU the whole process", "bytes"),
+    _cost("parameters", "parameters", "what all tasks are answered with: networks, columns, heads; masks not", "count"),
+    _cost("kept", "kept for the tasks besides network and heads", "masks, importances, own weights, samples", "bytes"),
+)
+# fmt: on
+MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _TABLE}
+
+
+def missing(measure: str, have: Collection[str]) -> tuple[str, ...]:
+    """Return the reference runs that `measure` needs and that are not among those at hand."""
+    if measure not in MEASURES:
+        raise unknown("measure", measure, MEASURES)
+    return tuple(run for run in MEASURES[measure].needs if run not in have)
+
+
+def summary(
+    accuracy: Matrix,
+    *,
+    one: Sequence[float] | None = None,
+    joint: Matrix | None = None,
+    random: Sequence[float] | None = None,
+    ncl: Matrix | None = None,
+    sizes: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Return every measure that a run stores, None where it does not exist yet, and in `missing` what such a one needs.
+
+    `rho` is ρ^{≤T}; `rho_each` is ρ^{≤t} for every t. `one` and `random` are accuracies a task, `joint` and `ncl`
+    matrices. SPG's weighted figures need the test-set `sizes`.
+    """
+    result = {"accuracy": list(accuracy), "tasks": [{"test": size} for size in sizes or [0] * len(accuracy)]}
+    runs = {"one": one, "joint": joint, "random": random, "ncl": ncl}
+    given = {name: run for name, run in runs.items() if run is not None}
+    figures: dict[str, Any] = {}
+    waiting: dict[str, list[str]] = {}
+    for name, measure in MEASURES.items():
+        if measure.stored == "no":
+            continue
+        figures[name] = measure.value(result, given)
+        if lacking := missing(name, given):
+            waiting[name] = list(lacking)
+        if measure.stored == "each":
+            counts = range(1, len(accuracy) + 1)
+            values = [measure.value(after(result, count), after(given, count)) for count in counts]
+            figures[f"{name}_each"] = None if lacking else values
+    return {**figures, "missing": waiting}

@@ -1,0 +1,301 @@
+"""The pictures of a study: each function draws runs, given by method (and setting) as folders, results or findings.
+
+What cannot be drawn says why, in one line: a HatrackError where there is nothing, else the caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from matplotlib.colors import Normalize, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from hatrack.errors import HatrackError
+from hatrack.measure import Reading, interval, reading
+from hatrack.report import picture as fig
+from hatrack.report.picture import FULL, HALF, Picture
+from hatrack.report.read import Floats, Run
+from hatrack.report.source import Source, as_run
+
+SHADED = 3  # seeds from which on an interval is drawn over the tasks
+NARROW = 12  # lines that a half-wide picture has room for
+
+
+@runtime_checkable
+class Finding(Protocol):
+    """A run (None while it is not finished), and the accuracies of those that it is measured against, by name."""
+
+    @property
+    def result(self) -> Mapping[str, Any] | None: ...
+    @property
+    def references(self) -> Mapping[str, Any]: ...
+
+
+Given: TypeAlias = Sequence[Source | Finding]
+Band: TypeAlias = tuple[float, float, float]
+"""A paper's figure, and the ends of the band in which another agrees with it."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def seeds(
+    runs: Mapping[str, Given], measure: str = "acc", *, on: str = "", paper: Mapping[str, Band] = NOTHING
+) -> Picture:
+    """Draw one measure: a dot a seed, a diamond with its 95 % interval, the paper's mean and band in orange."""
+    wanted = reading(measure)
+    values = {label: _values(found, wanted) for label, found in runs.items()}
+    shown = {label: found for label, found in values.items() if found or label in paper}
+    if not shown:
+        raise HatrackError(f"No run has a value of {measure}{_on(on)} yet.")
+    caption = "Dot: a seed. Diamond: the mean with its 95 % interval."
+    caption += " Orange: the paper’s figure and band." if paper else ""
+    without = [label for label in runs if label not in shown]
+    caption += f" Without a value: {', '.join(without)}." if without else ""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for y, (label, found) in enumerate(shown.items()):
+            if label in paper:
+                mean, low, high = paper[label]
+                axes.fill_between([low, high], y - 0.32, y + 0.32, color=fig.NEW, alpha=0.22, linewidth=0)
+                axes.plot([mean] * 2, [y - 0.32, y + 0.32], color=fig.NEW, linewidth=2)
+            if found:
+                mean, half = interval(found).mean, interval(found).half or 0.0
+                axes.plot(found, [y] * len(found), "o", color=fig.REUSED, alpha=0.4, markersize=6, linestyle="")
+                axes.plot([mean - half, mean + half], [y, y], color=fig.REUSED, linewidth=1.6)
+                axes.plot([mean], [y], "D", color=fig.REUSED, markersize=7.5)
+        axes.set_yticks(range(len(shown)), [fig.short(name, 24) for name in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        fig.bare(axes)
+        locator = fig.UpToOne if wanted.measure.bounds[1] == 1 else MaxNLocator
+        axes.xaxis.set_major_locator(locator(6, steps=[1, 2, 5, 10]))
+        # All seeds and bands are shown; the interval of two seeds may well reach beyond.
+        every = [v for found in [*shown.values(), *(band[1:] for band in paper.values())] for v in found]
+        room = 0.12 * (max(every) - min(every)) or 0.01
+        axes.set_xlim(min(every) - room, max(every) + room)
+
+    title = f"{_capital(wanted.title)}{_on(on)}"
+    return Picture(f"{measure}{_on(on)}", title, HALF, 0.7 + 0.3 * max(len(shown), 2), paint, caption)
+
+
+def over_tasks(runs: Mapping[str, Given], measure: str = "acc", *, on: str = "", among: Sequence[str] = ()) -> Picture:
+    """Draw a measure after each task: a line a method through its means, shaded where the 95 % interval is.
+
+    `among`: all methods of the table, so that each has the same colour in every picture. The interval of fewer than
+    SHADED seeds covers the whole picture: then each seed has a thin line of its own.
+    """
+    wanted = reading(measure)
+    tables = {label: _by_task(found, measure) for label, found in runs.items()}
+    lines = {label: table for label, table in tables.items() if len(table) > 1}
+    if not lines:
+        needs = f" It is taken against runs of {', '.join(wanted.measure.against)}." if wanted.measure.needs else ""
+        raise HatrackError(f"No run has a value of {wanted.title} after two tasks or more{_on(on)}.{needs}")
+    places = list(among) if among else list(lines)
+    colours = dict(zip(places, fig.order_colours(len(places)), strict=True))
+    zero = wanted.measure.bounds[0] != 0
+    height = max(3.3, 0.8 + 0.2 * len(lines))
+    every = np.concatenate([table[np.isfinite(table)] for table in lines.values()])
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        if zero:
+            axes.axhline(0, color=fig.INK, linewidth=0.8)
+        ends = []
+        for name, table in lines.items():
+            found = [interval(row[np.isfinite(row)].tolist()) if np.isfinite(row).any() else None for row in table]
+            means = np.array([np.nan if f is None else f.mean for f in found])
+            if table.shape[1] >= SHADED:
+                halves = np.array([(f.half if f else None) or 0.0 for f in found])
+                around = (means - halves, means + halves)
+                axes.fill_between(np.arange(len(means)), *around, color=colours[name], alpha=0.15, linewidth=0)
+            else:
+                axes.plot(table, color=colours[name], alpha=0.4, linewidth=0.7)
+            marked = len(means) <= 20 or not np.isfinite(means).all()
+            axes.plot(means, color=colours[name], marker="o" if marked else "", markersize=3.5)
+            ends.append((name, means, colours[name]))
+        room = 0.06 * float(np.ptp(every)) + 0.005
+        axes.set_ylim(float(every.min()) - room, float(every.max()) + room)
+        fig.over_tasks_axes(axes, max(map(len, lines.values())), up_to_one=not zero)
+        fig.end_labels(axes, ends, 0.17 / (height - 0.6))
+
+    said = [_drawn([table.shape[1] for table in lines.values()]), "Over the tasks learned so far."]
+    said += [f"{_capital(wanted.measure.meaning)}."] if zero else []
+    title, width = _capital(wanted.title), HALF if len(lines) <= NARROW else FULL
+    caption = " ".join([*said, *_lacking(tables, lines)])
+    return Picture(f"{title} over tasks{_on(on)}", f"{title}{_on(on)}", width, height, paint, caption)
+
+
+def settings(
+    runs: Mapping[tuple[float, ...], Given], names: Sequence[str], measure: str = "acc", *, of: str = "", on: str = ""
+) -> Picture:
+    """Draw a measure over the values of one setting, or over a grid of two, the first across and the second down."""
+    wanted = reading(measure)
+    values = {point: found for point, given in runs.items() if (found := _values(given, wanted))}
+    if len(values) < 2 or not 1 <= len(names) <= 2:
+        raise HatrackError(
+            f"{_capital(wanted.title)}{_on(on)} is drawn over one or two settings, with two values or more."
+        )
+    where = f"{f' of {of}' if of else ''}{_on(on)}"
+    label, title = f"{measure}{where}", f"{_capital(wanted.title)}{where}"
+    if len(names) == 1:
+        line = {point[0]: found for point, found in values.items()}
+        caption = "A dot is a seed; the line goes through the means."
+        return Picture(label, title, HALF, 3.1, lambda figure: _paint_line(figure, names[0], line), caption)
+    means = {point: float(np.mean(found)) for point, found in values.items()}
+    height = 1.0 + 0.42 * len({down for _, down in means})
+    return Picture(label, title, FULL, height, lambda figure: _paint_map(figure, names, means), "Mean over seeds.")
+
+
+def capacity_over_epochs(runs: Mapping[str, Source], *, on: str = "") -> Picture:
+    """Draw the share of weights in use after every epoch, dashed where a task begins."""
+    epochs = {label: as_run(run, file="metrics.jsonl").epochs for label, run in runs.items()}
+    lines = {label: _numbers([epoch.capacity for epoch in found]) for label, found in epochs.items() if found}
+    if not lines:
+        raise HatrackError(f"No run recorded an epoch{_on(on)}, so there is no capacity over training to draw.")
+    colours = fig.order_colours(len(lines))
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        longest = max(map(len, lines.values()))
+        for (name, values), colour in zip(lines.items(), colours, strict=True):
+            axes.plot(np.arange(1, len(values) + 1), values, color=colour)
+            for place, epoch in enumerate(epochs[name]):
+                if place and epoch.task != epochs[name][place - 1].task:
+                    axes.axvline(place + 0.5, color=colour, linewidth=0.6, linestyle=(0, (3, 3)), alpha=0.7)
+        axes.set_xlim(0.5, longest + 0.5)
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(fig.Percent())
+        fig.bare(axes, "y")
+        fig.over_epochs_axis(axes)
+        fig.end_labels(axes, [(*line, c) for line, c in zip(lines.items(), colours, strict=True)], 0.06, first=1)
+
+    title = f"Capacity over training{_on(on)}"
+    caption = "Share of the weights in use, first seed; a dashed line is where the next task begins."
+    return Picture(title, title, FULL, 3.6, paint, caption)
+
+
+def compression(runs: Mapping[str, Source], plain: Mapping[str, Source] = NOTHING) -> Picture:
+    """Draw validation accuracy against the share of weights in use, a dot an epoch; a triangle for `plain` training."""
+    masked, unmasked = ({k: as_run(v, file="metrics.jsonl") for k, v in given.items()} for given in (runs, plain))
+    if not masked:
+        raise HatrackError("There is no run with capacities to draw accuracy against weights in use of.")
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for (name, run), colour in zip(masked.items(), fig.order_colours(len(masked)), strict=True):
+            kept = _numbers([epoch.capacity for epoch in run.epochs])
+            axes.plot(kept, _right(run), "o", color=colour, markersize=4, alpha=0.7, label=fig.short(name))
+            best = _right(unmasked[name]) if name in unmasked else np.array([])
+            if np.isfinite(best).any():
+                axes.plot([1.0], [np.nanmax(best)], "^", color=to_rgb(colour), markersize=7, clip_on=False)
+        axes.set_xlim(0, 1.02)
+        axes.set_xlabel("share of the weights in use")
+        axes.set_ylabel("validation accuracy")
+        fig.share_axis(axes.xaxis)
+        fig.share_axis(axes.yaxis)
+        axes.tick_params(length=0)
+        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
+
+    caption = "A dot is an epoch, first seed; a triangle is the best of plain training, with all weights."
+    return Picture("Compression", "Accuracy against weights in use", FULL, 4.2, paint, caption)
+
+
+def _on(where: str) -> str:
+    return f" on {where}" if where else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _taken(run: Source | Finding) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
+    """Return the result of a run and the accuracies of its references."""
+    if isinstance(run, Finding):
+        return run.result, run.references
+    return run if isinstance(run, Mapping) else as_run(run).result.model_dump(by_alias=True), {}
+
+
+def _values(runs: Given, wanted: Reading) -> list[float]:
+    taken = map(_taken, runs)
+    return [v for result, given in taken if result is not None and (v := wanted.value(result, given)) is not None]
+
+
+def _by_task(runs: Given, measure: str) -> Floats:
+    """Return a row a task and a column a run; NaN where there is no value, no column for a run without any."""
+    series = []
+    for result, given in map(_taken, runs):
+        counts = range(1, len(result["accuracy"]) + 1) if result is not None else ()
+        series.append(_numbers([reading(f"{measure}@{t}").value(result or {}, given) for t in counts]))
+    series = [one for one in series if np.isfinite(one).any()]
+    table = np.full((max(map(len, series), default=0), len(series)), np.nan)
+    for column, one in enumerate(series):
+        table[: len(one), column] = one
+    return table
+
+
+def _lacking(tables: Mapping[str, Floats], lines: Mapping[str, Floats]) -> list[str]:
+    """Say what the lines lack: methods without any value, and tasks after which seeds have none."""
+    lacking = [f"{label} (none after two tasks or more)" for label in tables if label not in lines]
+    for label, table in lines.items():
+        places = np.flatnonzero(~np.isfinite(table).all(axis=1)) + 1
+        if len(places):
+            missing = np.count_nonzero(~np.isfinite(table))
+            lacking.append(f"{label} ({missing} of {table.size}, after task {', '.join(map(str, places))})")
+    return [f"Without a value: {'; '.join(lacking)}."] if lacking else []
+
+
+def _drawn(counts: Sequence[int]) -> str:
+    """Say what the lines over tasks stand for, which depends on how many seeds there are."""
+    if max(counts) == 1:
+        return "One seed."
+    shaded = ["shaded: 95 % interval"] if max(counts) >= SHADED else []
+    thin = ["thin: each seed"] if any(1 < count < SHADED for count in counts) else []
+    return "; ".join(["Mean over seeds", *shaded, *thin]) + "."
+
+
+def _paint_map(figure: Figure, names: Sequence[str], values: Mapping[tuple[float, ...], float]) -> None:
+    across, down = (sorted({point[i] for point in values}) for i in (0, 1))
+    table = np.full((len(down), len(across)), np.nan)
+    for (x, y), value in values.items():
+        table[down.index(y), across.index(x)] = value
+    scale = Normalize(float(np.nanmin(table)), float(np.nanmax(table)) + 1e-9)
+    colours = fig.SHARE(scale(table))
+    colours[~np.isfinite(table)] = 0.0
+    axes = figure.add_subplot()
+    fig.image(axes, colours, (-0.5, len(across) - 0.5, len(down) - 0.5, -0.5))
+    axes.set_xticks(range(len(across)), [f"{x:g}" for x in across])
+    axes.set_yticks(range(len(down)), [f"{y:g}" for y in down])
+    axes.tick_params(length=0)
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    for (i, j), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            axes.text(j, i, f"{value:.3f}", ha="center", va="center_baseline", color=fig.readable_on(colours[i, j]))
+    fig.colour_bar(figure, axes, scale, fig.SHARE)
+
+
+def _paint_line(figure: Figure, name: str, values: Mapping[float, Sequence[float]]) -> None:
+    places = sorted(values)
+    axes = figure.add_subplot()
+    for place in places:
+        axes.plot([place] * len(values[place]), values[place], "o", color=fig.REUSED, alpha=0.6, markersize=5)
+    axes.plot(places, [float(np.mean(values[place])) for place in places], color=fig.REUSED)
+    if min(places) > 0 and max(places) / min(places) > 20:
+        axes.set_xscale("log")
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.set_xticks([], minor=True)
+    fig.bare(axes)
+    axes.set_xlabel(name)
+
+
+def _right(run: Run) -> Floats:
+    return _numbers([epoch.valid_accuracy for epoch in run.epochs])
+
+
+def _numbers(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
