@@ -25,9 +25,10 @@ from hatrack.learn.fit import Epoch, Fit, Resume, accuracy
 from hatrack.learn.learned import Learned
 from hatrack.learn.loop import learn_task
 from hatrack.learn.machine.engine import resolve_engine
-from hatrack.learn.machine.parallel import process_group, writes
+from hatrack.learn.machine.parallel import writes
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.proof.seals import fingerprint
+from hatrack.learn.refusals import refuse_shared_memory, refuse_unfit, whole
 from hatrack.learn.samples import Samples
 from hatrack.learn.step import OptimizerFactory
 from hatrack.learn.trial import first_line
@@ -87,16 +88,17 @@ class Learner:
         precision: str = "tf32",
     ) -> None:
         method = method if method is not None else HAT()
-        _refuse_unfit(net, method, optimizer)
+        refuse_unfit(net, method, optimizer)
         self.method = method
-        self.epochs = _whole("epochs", epochs, least=1)
-        self.batch_size = _whole("batch_size", batch_size, least=1)
-        self.seed = _whole("seed", seed, least=0)
-        self.workers = _whole("workers", workers, least=0)
+        self.epochs = whole("epochs", epochs, least=1)
+        self.batch_size = whole("batch_size", batch_size, least=1)
+        self.seed = whole("seed", seed, least=0)
+        self.workers = whole("workers", workers, least=0)
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
         with undisturbed():
             self.model = Model(net, self.device, precision)
+            refuse_shared_memory(net)  # that of where it is now
             self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
@@ -363,39 +365,6 @@ class Learner:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise HatrackError(f"a learner cannot be pickled; {BY_FOLDER}")
-
-
-def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:
-    """Refuse what no learner can be made of, before anything is made or moved."""
-    if not isinstance(net, nn.Module):
-        raise HatrackError(
-            f"net must be a torch module x → features, got {type(net).__name__}; hatrack.nets.build makes some."
-        )
-    if not any(True for _ in net.parameters()):
-        raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
-    if not isinstance(method, Method):
-        raise HatrackError(
-            f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
-        )
-    if hasattr(method, "model"):  # it knows that learner's network and tasks, and would answer for both
-        raise HatrackError(f"this {method.name} object belongs to another learner; make a new one.")
-    if optimizer is not None and not callable(optimizer):
-        raise HatrackError(
-            f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
-            f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
-        )
-    if process_group() is not None and not method.shares_batches:
-        raise HatrackError(
-            f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
-            f"start one process."
-        )
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    """Return a setting that must be a whole number."""
-    if not isinstance(value, Integral) or value < least:
-        raise HatrackError(f"{name} must be a whole number, at least {least}, got {value!r}.")
-    return int(value)
 
 
 def _parts(net: nn.Module) -> list[nn.Module | nn.Parameter]:
