@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.notebook import card, table
 from hatrack.runs.folder import cannot, lock
 from hatrack.runs.references import SERVES
 from hatrack.runs.setup import sequence_of
@@ -51,6 +52,23 @@ class Outcome:
     findings: list[Finding]
     reasons: dict[Path, str]
     diverged: dict[Path, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        from hatrack.studies.table import tables
+
+        measures = [measure.text for measure in self.study.measures]
+        made = [
+            table(
+                [one.benchmark, *measures],
+                [[row.label, *(_mean(row.cells[key].mean) for key in measures)] for row in one.rows],
+            )
+            for one in tables(self)
+        ]
+        return card(f"Study {self.study.name}: mean over {len(self.study.seeds)} seeds", *made)
+
+
+def _mean(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 @dataclass(frozen=True)
