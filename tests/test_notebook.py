@@ -66,6 +66,26 @@ def test_a_table_holds_what_it_is_given() -> None:
     ]  # fmt: skip
 
 
+def test_a_learner_shows_its_tasks_matrix_and_masks(learner: Learner) -> None:
+    read = Reader(learner._repr_html_())
+    assert read.tags <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    cells = [f"{value:.3f}" for value in learner.matrix()[1]]
+    assert any(row[1:] == cells for row in read.rows)
+    masks = learner.masks()
+    assert masks is not None
+    shown = {row[0]: row[1:] for row in read.rows if row[0] in ("fc1", "fc2")}
+    assert shown == {site: [f"{float(masks[f'{t}/{site}'].mean()):.3f}" for t in (0, 1)] for site in ("fc1", "fc2")}
+    assert "none learned" not in repr(learner)
+    assert repr(learner).startswith("Learner(Sequential, HAT(lr=0.05, ")
+    assert repr(learner).endswith(f"tasks=2: 'a', {NASTY!r})")
+
+
+def test_a_learner_without_tasks_shows_itself_too() -> None:
+    empty = Learner(build("mlp", (4,), widths=(8,)), hatrack.methods.METHODS["sgd"](), epochs=1)
+    assert "0 tasks learned" in empty._repr_html_()
+    assert repr(empty).endswith("tasks=0: none)")
+
+
 def test_a_verification_an_explanation_and_a_task_show_themselves(learner: Learner) -> None:
     verdict = Reader(learner.verify()._repr_html_())
     assert [row[1] for row in verdict.rows[1:3]] == ["unchanged", "unchanged"]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hatrack.data.task import Inputs, Task
     from hatrack.errors import CapacityWarning, DivergenceWarning, EngineWarning, HatrackError, HatrackWarning
     from hatrack.learn.fit import Epoch
+    from hatrack.learn.history import TaskHistory
     from hatrack.learn.learner import Learner
     from hatrack.learn.proof.verification import Verification
     from hatrack.learn.state import load
@@ -40,6 +41,7 @@ __all__ = [
     "Method",
     "PMask",
     "Task",
+    "TaskHistory",
     "Verification",
     "explain",
     "hyper",
@@ -61,6 +63,7 @@ _HOMES = {
     "Method": "methods.base",
     "PMask": "methods.pmask",
     "Task": "data.task",
+    "TaskHistory": "learn.history",
     "Verification": "learn.proof.verification",
     "explain": "masks.explain",
     "hyper": "methods.hyper",

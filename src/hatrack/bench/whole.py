@@ -21,7 +21,6 @@ import torch
 
 from hatrack.bench.timing import machine, wait
 from hatrack.learn import fit, loop
-from hatrack.learn.learner import Learner
 from hatrack.learn.machine.engine import Engine
 from hatrack.runs import folder, runner
 from hatrack.runs.listener import Listener
@@ -37,7 +36,7 @@ LOADING, TRAINING = "loading torch's parts", "training steps"
 PARTS: dict[str, tuple[Any, str]] = {
     TRAINING: (Engine, "advance"),
     "validation": (fit, "validate"),
-    "evaluation": (Learner, "evaluate"),
+    "evaluation": (loop, "test_all"),
     "checkpoints": (Writer, "save"),
     "beginning a task": (loop, "begin_task"),
     "the report": (runner, "write_report"),

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any
 
 from safetensors.torch import save
@@ -97,12 +98,15 @@ def _learn(
     records.start(spec.model_dump(exclude={"data"}))
     if len(records.tasks()) < learner.finished:
         raise HatrackError(f"{folder.metrics} lacks finished tasks that the checkpoint has; start the run again.")
+    for task in tasks:
+        if task.test is None:
+            raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
     listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
     for index in range(learner.finished, len(tasks)):
-        yield from learner.learning(tasks[index], on_epoch=record)
-        accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
+        yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
+        accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
         records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
         if index + 1 < len(tasks):
