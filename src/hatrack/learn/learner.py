@@ -364,6 +364,12 @@ class Learner:
         own = [tensor for private in self.model.private for tensor in private.values()]
         return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])
 
+    def report(self, folder: str | Path) -> Path:
+        """Write report.html, and the small files that it is read from, to `folder`; return the page's path."""
+        from hatrack.runs.saved import write_report
+
+        return write_report(self, Path(folder))
+
     # ---- memory
 
     def save(self, folder: str | Path) -> None:

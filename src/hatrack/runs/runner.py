@@ -32,7 +32,7 @@ from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.memory import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result
-from hatrack.runs.result import assemble, dumps
+from hatrack.runs.result import assemble, dumps, facts_of
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
 from hatrack.seal import digest
@@ -134,7 +134,8 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     if stored is not None:
         atomic.write(folder.masks, stored)
     digests = {folder.metrics.name: records.mark()["digest"], folder.masks.name: stored and digest(stored)}
-    result = assemble(setup, records.tasks(), records.seconds) | {"files": digests}
+    spec, tasks = setup.spec.model_dump(), [facts_of(task) for task in setup.tasks]
+    result = assemble(setup.learner, spec, tasks, records.tasks(), records.seconds) | {"files": digests}
     atomic.write(folder.result, dumps(result))
     if against:
         with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs

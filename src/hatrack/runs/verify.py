@@ -17,6 +17,7 @@ from hatrack.learn.proof.verification import Verification
 from hatrack.learn.state import PAGE, input_shape, of_run, verify
 from hatrack.report.read import refuse_edited
 from hatrack.runs import folder, records
+from hatrack.runs.saved import verify_saved
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import read
 from hatrack.seal import digest
@@ -27,13 +28,13 @@ NOT_SEALED = (
 )
 
 
-def verify_run(path: Path) -> Verification:
-    """Return the verdict on the tasks that the run in `path` has finished so far, and on its files."""
+def verify_run(path: Path, net: str | None = None) -> Verification:
+    """Return the verdict on the tasks that the run in `path` has finished so far, and on its files.
+
+    Also on a learner that was saved there, over a network that the user names.
+    """
     if (path / PAGE).exists():
-        raise Unverifiable(
-            f"{str(path)!r} holds a saved learner, which does not name its network: verify it in Python, "
-            f"hatrack.load({str(path)!r}, net).verify()."
-        )
+        return verify_saved(path, net)
     if not (path / "checkpoint").exists():
         folder.require(path)
     try:
