@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 
 import hatrack
 from hatrack import Epoch, HatrackError, Learner, Task, TaskHistory
+from hatrack.data.feed import Part
 from hatrack.learn.history import dumps, loads, matched
 from hatrack.learn.state import verify
 from hatrack.methods import METHODS
@@ -181,6 +182,22 @@ def test_a_test_that_is_stopped_leaves_the_task_learned(learner: Learner, tasks:
         learner.learn(Task("t", tasks[2].train, tasks[2].valid, Poisoned(stop), classes=2))
     assert learner.matrix()[2] == [learner.evaluate(tasks[0], 0), learner.evaluate(tasks[1], 1), None]
     assert learner.verify().tasks[2].ok
+
+
+def test_tests_that_do_not_fit_on_the_device_together_are_taken_one_by_one(
+    learner: Learner, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Learner._accuracy
+
+    def short_of_room(learner: Learner, part: Part) -> float:
+        if len(learner._feeds) == 2:
+            raise torch.OutOfMemoryError
+        return usual(learner, part)
+
+    monkeypatch.setattr(Learner, "_accuracy", short_of_room)
+    tested = learner.learn(tasks[2]).accuracy
+    monkeypatch.undo()
+    assert tested == [learner.evaluate(task, i) for i, task in enumerate(tasks)]
 
 
 def test_a_checkpoint_of_a_run_holds_none(tmp_path: Path) -> None:

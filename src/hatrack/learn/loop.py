@@ -60,9 +60,11 @@ def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Gen
             with turn, drawing(learner, 1, phase.number), learner.model.precision.products():
                 fit.restore()
                 method.end_phase(phase.number, data.train, fit.schedule_state)
+            del fit
         with turn:
             end_task(learner, task, data)
         history.seconds = monotonic() - began
+        del data  # the device may need its room
         test_all(learner, history)
         tell(callbacks, "on_task", history)
 
@@ -242,7 +244,12 @@ def test_all(learner: Learner, history: TaskHistory) -> None:
     """Test all tasks so far whose test parts are at hand; where it is stopped, the task is learned all the same."""
     with drawing(learner, 4):  # a Dataset may draw
         for index, part in learner._tests.items():
-            history.accuracy[index] = learner._accuracy(part)
+            try:
+                history.accuracy[index] = learner._accuracy(part)
+            except torch.OutOfMemoryError:  # the samples of the others stay on the device while there is room
+                learner._feeds.clear()
+                torch.cuda.empty_cache()
+                history.accuracy[index] = learner._accuracy(part)
 
 
 def _agree(learner: Learner) -> None:
