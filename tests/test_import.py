@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,22 @@ def test_every_public_name_is_there() -> None:
     for name in hatrack.__all__:
         assert getattr(hatrack, name) is not None
     assert set(hatrack.__all__) <= set(dir(hatrack))
+
+
+def test_what_the_readme_calls_stable_is_what_there_is() -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    section = text.split("## What is stable\n")[1].split("\n## ")[0]
+    methods = {name for name in vars(hatrack.Learner) if not name.startswith("_")}
+    named = re.findall(r"`([A-Za-z_]+)`", section)
+    assert sorted(named) == sorted([*hatrack.__all__, *methods])
+
+
+def test_what_is_exported_is_typed_as_it_is() -> None:
+    """What a type checker reads and what is loaded come from one place each."""
+    source = Path(hatrack.__file__).read_text()
+    for name, home in hatrack._HOMES.items():
+        assert re.search(rf"from hatrack\.{re.escape(home)} import .*\b{name}\b", source), name
+    assert sorted(hatrack._HOMES) == sorted(hatrack.__all__)
 
 
 def test_the_library_needs_torch_numpy_and_safetensors_only() -> None:

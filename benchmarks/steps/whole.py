@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from hatrack.learn import fit, loop
-from hatrack.learn.learner import Learner
 from hatrack.learn.machine.engine import Engine
 from hatrack.runs import folder, runner
 from hatrack.runs.listener import Listener
@@ -38,7 +37,7 @@ LOADING, TRAINING = "loading torch's parts", "training steps"
 PARTS: dict[str, tuple[Any, str]] = {
     TRAINING: (Engine, "advance"),
     "validation": (fit, "validate"),
-    "evaluation": (Learner, "evaluate"),
+    "evaluation": (loop, "test_all"),
     "checkpoints": (Writer, "save"),
     "beginning a task": (loop, "begin_task"),
     "the report": (runner, "write_report"),

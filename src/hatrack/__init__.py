@@ -1,7 +1,7 @@
 """One network, many hats: teach a PyTorch network a growing list of tasks and prove that no old one changed.
 
-The public names, and the subpackages that go with them, are loaded when first used, so that `hatrack --help` need not
-wait for torch.
+The public names, which are stable, and the subpackages that go with them are loaded when first used, so that
+`hatrack --help` need not wait for torch.
 """
 
 from importlib import import_module
@@ -16,36 +16,59 @@ if TYPE_CHECKING:
     from hatrack import testing as testing
     from hatrack.data.benchmarks import tasks
     from hatrack.data.task import Inputs, Task
-    from hatrack.errors import HatrackError, HatrackWarning
+    from hatrack.errors import CapacityWarning, DivergenceWarning, EngineWarning, HatrackError, HatrackWarning
+    from hatrack.learn.fit import Epoch
+    from hatrack.learn.history import TaskHistory
     from hatrack.learn.learner import Learner
+    from hatrack.learn.proof.verification import Verification
     from hatrack.learn.state import load
-    from hatrack.masks.explain import explain
+    from hatrack.masks.explain import Explanation, explain
+    from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
+    from hatrack.methods.hyper import hyper
     from hatrack.methods.pmask import PMask
 
 __version__ = "0.1.0"
 __all__ = [
     "HAT",
+    "CapacityWarning",
+    "DivergenceWarning",
+    "EngineWarning",
+    "Epoch",
+    "Explanation",
     "HatrackError",
     "HatrackWarning",
     "Inputs",
     "Learner",
+    "Method",
     "PMask",
     "Task",
+    "TaskHistory",
+    "Verification",
     "explain",
+    "hyper",
     "load",
     "tasks",
 ]
 
 _HOMES = {
+    "CapacityWarning": "errors",
+    "DivergenceWarning": "errors",
+    "EngineWarning": "errors",
+    "Epoch": "learn.fit",
+    "Explanation": "masks.explain",
     "HAT": "methods.hat",
     "HatrackError": "errors",
     "HatrackWarning": "errors",
     "Inputs": "data.task",
     "Learner": "learn.learner",
+    "Method": "methods.base",
     "PMask": "methods.pmask",
     "Task": "data.task",
+    "TaskHistory": "learn.history",
+    "Verification": "learn.proof.verification",
     "explain": "masks.explain",
+    "hyper": "methods.hyper",
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }

@@ -36,6 +36,9 @@ cli_studies.register(app)
 
 Code = Annotated[str | None, typer.Option(metavar="CODE", help="What the run took from file.py:Name or module:Name.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]
+Net = Annotated[
+    str | None, typer.Option(metavar="NET", help="The network of a saved learner: a name, module:Name, file.py:Name.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")]
 
@@ -122,10 +125,12 @@ def resume(
 
 
 @app.command()
-def verify(path: Run, method: Code = None, benchmark: Code = None, net: Code = None) -> None:
+def verify(path: Run, method: Code = None, benchmark: Code = None, net: Net = None) -> None:
     """Prove that finished tasks still answer as they did, bit for bit, and that no file was edited.
 
-    Code from outside of installed packages is taken only where you name it again, and if it is what it was.
+    Code from outside of installed packages is taken only where you name it again, and if it is what it was. Also takes
+    a folder that learner.save wrote; then name its network with --net.
+
     Exit codes: 0 unchanged, 1 changed, 2 wrong usage, 3 could not be verified.
     """
     from hatrack.runs.verify import verify_run
@@ -143,12 +148,24 @@ def report(
         list[Path] | None,
         typer.Option(metavar="RUN", help="A run of joint, random, one or sgd on the same tasks; repeatable."),
     ] = None,
+    method: Code = None,
+    net: Net = None,
 ) -> None:
-    """Write report.html again; --against: with measures against other runs."""
+    """Write report.html again; --against: with measures against other runs.
+
+    Also takes a folder that learner.save wrote; then name its network with --net, and a method of your own again.
+    """
+    from hatrack.learn.state import PAGE
     from hatrack.report import write
     from hatrack.runs.folder import require
     from hatrack.runs.references import complete
+    from hatrack.runs.saved import report_saved
 
+    if (path / PAGE).exists():
+        if against:
+            raise HatrackError(f"--against takes measures of runs, and {str(path)!r} holds a saved learner.")
+        say(str(report_saved(path, net, method)))
+        return
     if against:
         complete(require(path), [require(other) for other in against])
     say(str(write(require(path))))

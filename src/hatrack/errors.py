@@ -1,4 +1,4 @@
-"""The one error that users are meant to see: a single clear line."""
+"""The one error and the warnings that users are meant to see: a single clear line each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ class Unverifiable(HatrackError):
 
 class HatrackWarning(UserWarning):
     """Something was done with more caution than hoped for; the message names the part and the reason."""
+
+
+class CapacityWarning(HatrackWarning):
+    """Little or nothing of the network is left for the next task."""
+
+
+class DivergenceWarning(HatrackWarning):
+    """Training on a task has left the finite numbers, and its epoch is undone."""
+
+
+class EngineWarning(HatrackWarning):
+    """The engine that was asked for cannot do this; a simpler one takes over."""
 
 
 def unknown(kind: str, given: str, accepted: Iterable[str]) -> HatrackError:

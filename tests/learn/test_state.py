@@ -226,6 +226,16 @@ def test_a_save_of_version_0_1_verifies_loads_and_loses_its_samples(method: str,
     assert renewed.probes[2].seal is not None
 
 
+@pytest.mark.parametrize("method", ["hat", "sgd"])
+def test_a_save_of_version_0_1_has_a_history_of_names(method: str, tmp_path: Path) -> None:
+    loaded = hatrack.load(OLD / method, old_net(), device="cpu")
+    assert [known.name for known in loaded.history] == [task.name for task in old_tasks()]
+    assert not any(known.epochs for known in loaded.history)
+    assert loaded.matrix() == [[None], [None, None]]
+    loaded.save(tmp_path)
+    assert hatrack.load(tmp_path, old_net(), device="cpu").history == loaded.history
+
+
 def test_a_page_of_version_0_1_that_was_edited_is_found_out(tmp_path: Path) -> None:
     shutil.copytree(OLD / "hat", tmp_path / "old")
     page = tmp_path / "old" / "learner.json"

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset, Subset
 
 from hatrack.data.resident import resident, view
 from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.notebook import card, table
 
 Pair: TypeAlias = "tuple[Any, Any]"
 SHOWN = 5  # labels that a message lists
@@ -209,7 +210,13 @@ class Task:
         self.about: dict[str, Any] = {**self._facts(), **(about or {})}
 
     def __repr__(self) -> str:
-        return f"Task({self.name!r}, classes={self.classes}, train={len(self.train)})"
+        sizes = ", ".join(f"{part}={len(split)}" for part, split in self._parts())
+        return f"Task({self.name!r}, classes={self.classes}, {sizes})"
+
+    def _repr_html_(self) -> str:
+        parts = [part for part, _ in self._parts()]
+        sizes = [f"{len(split):,}" for _, split in self._parts()]
+        return card(f"Task {self.name}", table(["classes", *parts], [[self.classes, *sizes]]))
 
     def _facts(self) -> dict[str, Any]:
         inputs = self.inputs

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset
 
 from hatrack.data.feed import Feed
 from hatrack.data.task import Split, Task
+from hatrack.learn.fit import Epoch
 from hatrack.nets.model import Model
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 # What is not looked into: it has its own way back, or nothing in it changes.
 CLOSED = (
-    Tensor, nn.Module, Model, Feed, Split, Task, Dataset, torch.Generator,
+    Tensor, nn.Module, Model, Feed, Split, Task, Dataset, Epoch, torch.Generator,
     type, FunctionType, BuiltinFunctionType, MethodType, ModuleType,
 )  # fmt: skip
 TRACED = ("units", "gating")  # of the model, from its first example
@@ -46,6 +47,7 @@ class Before:
         self._traced = {name: model.__dict__[name] for name in TRACED if name in model.__dict__}
         self._structure = Structure(
             learner.method, learner.tasks, learner.probes, learner.capacities, learner.locked_values,
+            learner._history, learner._tests,
             model.heads, model.private,
         )  # fmt: skip
         self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into

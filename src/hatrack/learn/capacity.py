@@ -6,15 +6,11 @@ import warnings
 
 from torch import Tensor
 
-from hatrack.errors import HatrackWarning
+from hatrack.errors import CapacityWarning
 from hatrack.measure.shares import USED, Share, blocked, share
 from hatrack.methods.base import Method
 
 LITTLE = 0.05
-
-
-class CapacityWarning(HatrackWarning):
-    """Little or nothing of the network is left for the next task."""
 
 
 def taken_weights(method: Method) -> Share | None:

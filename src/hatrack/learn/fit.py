@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
-from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.errors import DivergenceWarning, HatrackError
 from hatrack.learn.capacity import total_capacity
 from hatrack.learn.machine.engine import Engine
 from hatrack.learn.schedule import Patience
@@ -26,10 +26,6 @@ from hatrack.methods.base import Method, ScheduleState
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
 SIMPLE = (bool, int, float, str, type(None))  # what the page of a saved learner can hold
 EVALUATION_BATCH = {"cpu": 1000, "cuda": 8000}  # samples at most
-
-
-class DivergenceWarning(HatrackWarning):
-    """Training on a task has left the finite numbers, and its epoch is undone."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import wraps
 from numbers import Integral
 from pathlib import Path
 from threading import get_ident
+from types import SimpleNamespace
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,27 +17,31 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Task, as_floats, as_inputs
+from hatrack.data.task import Task, as_inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn.before import Before
+from hatrack.learn.callbacks import refuse_deaf
 from hatrack.learn.capacity import used_weights
+from hatrack.learn.copying import BY_FOLDER, copied
 from hatrack.learn.fit import Epoch, Fit, Resume, accuracy
+from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
-from hatrack.learn.loop import learn_task
+from hatrack.learn.loop import learn_task, test_part
 from hatrack.learn.machine.engine import resolve_engine
-from hatrack.learn.machine.parallel import process_group, writes
+from hatrack.learn.machine.parallel import writes
+from hatrack.learn.overview import as_html
+from hatrack.learn.progress import shown
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.proof.seals import fingerprint
+from hatrack.learn.refusals import refuse_shared_memory, refuse_unfit, whole
 from hatrack.learn.samples import Samples
 from hatrack.learn.step import OptimizerFactory
-from hatrack.learn.trial import first_line
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.nets.model import Model
 from hatrack.surroundings import in_turns_undisturbed, undisturbed
 
-BY_FOLDER = "save it (learner.save) and load it from the folder (hatrack.load)."
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -87,16 +91,17 @@ class Learner:
         precision: str = "tf32",
     ) -> None:
         method = method if method is not None else HAT()
-        _refuse_unfit(net, method, optimizer)
+        refuse_unfit(net, method, optimizer)
         self.method = method
-        self.epochs = _whole("epochs", epochs, least=1)
-        self.batch_size = _whole("batch_size", batch_size, least=1)
-        self.seed = _whole("seed", seed, least=0)
-        self.workers = _whole("workers", workers, least=0)
+        self.epochs = whole("epochs", epochs, least=1)
+        self.batch_size = whole("batch_size", batch_size, least=1)
+        self.seed = whole("seed", seed, least=0)
+        self.workers = whole("workers", workers, least=0)
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
         with undisturbed():
             self.model = Model(net, self.device, precision)
+            refuse_shared_memory(net)  # that of where it is now
             self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
@@ -107,7 +112,10 @@ class Learner:
         self._samples = Samples(self.seed, method.remembered() if method.needs_old_data else None)
         self._fit: Fit | None = None
         self._resume: Resume | None = None
-        self._tests: dict[int, tuple[Task, Feed]] = {}
+        self._history: list[TaskHistory] = []  # the task in progress included
+        self._tests: dict[int, Part] = {}  # of finished tasks, as far as they are at hand
+        self._feeds: dict[int, tuple[Part, Feed]] = {}  # what was last evaluated of a task, on the device
+        self._stop = False
         self._ending: str | None = None  # the task that is being finished: until then, masks and probes do not agree
         self._before: Before | None = None  # what there was before the task in progress
         self._learning: tuple[str, int] | None = None  # the task that is being learned right now, and the thread
@@ -134,20 +142,61 @@ class Learner:
         heads = [p for head in model.heads for p in head.parameters()]
         return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.answering()))
 
-    def learn(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> None:
-        """Learn one more task (or go on with the one that a loaded learner was interrupted in)."""
-        for _ in self.learning(task, on_epoch):
-            pass
+    @property
+    def history(self) -> list[TaskHistory]:
+        """What `learn` has returned for every finished task."""
+        return self._history[: self.finished]
 
-    def learning(self, task: Task, on_epoch: Callable[[Epoch], None] | None = None) -> Iterator[None]:
+    def matrix(self) -> list[list[float | None]]:
+        """Return the accuracies so far: row t holds, after task t, those on the test parts of tasks 1 to t.
+
+        None where a task has no test part, or it was not at hand: a loaded learner has those of `remember`.
+        """
+        return [list(known.accuracy) for known in self.history]
+
+    def learn(
+        self,
+        task: Task,
+        on_epoch: Callable[[Epoch], object] | None = None,
+        on_task: Callable[[TaskHistory], object] | None = None,
+        *,
+        callback: object = None,
+        progress: bool | None = None,
+    ) -> TaskHistory:
+        """Learn one more task (or go on with the one that a loaded learner was interrupted in), and test all so far.
+
+        on_epoch  called with each Epoch when it is over; what it raises ends the task (see above)
+        on_task   called with what is returned, when the task is learned and tested
+        callback  an object with methods of these names
+        progress  one line on standard error; without a word, on a terminal and in a notebook
+        """
+        callbacks: list[object] = [SimpleNamespace(on_epoch=on_epoch, on_task=on_task)]
+        if callback is not None:
+            refuse_deaf(callback)
+            callbacks.append(callback)
+        with shown(progress) as line:
+            for _ in self.learning(task, *callbacks, line):
+                pass
+        return self._history[self.finished - 1]
+
+    def stop(self) -> None:
+        """End the task that is being learned when its current epoch is over; it keeps its best one, and is learned.
+
+        To be called from a callback or from another thread. What phases the method has left take no epoch.
+        """
+        if self._learning is None:
+            raise HatrackError("no task is being learned, so there is none to stop.")
+        self._stop = True
+
+    def learning(self, task: Task, *callbacks: object) -> Iterator[None]:
         """Do what `learn` does bit by bit: every pause is a moment at which another learner may have its turn."""
         if not isinstance(task, Task):
             raise HatrackError(f"learn takes a task, hatrack.Task(name, train=(x, y)), got {type(task).__name__}.")
         with self.model.turn:
             self._refuse_if_learning()
-            self._learning = task.name, get_ident()
+            self._learning, self._stop = (task.name, get_ident()), False
         try:
-            yield from in_turns_undisturbed(learn_task(self, task, on_epoch))
+            yield from in_turns_undisturbed(learn_task(self, task, callbacks))
         finally:
             self._learning = None
 
@@ -170,11 +219,15 @@ class Learner:
             self._ending = None
 
     def remember(self, task: Task) -> None:
-        """Hand a loaded learner the data of an earlier task, for methods that need it."""
-        index = self._samples.tasks
-        if index >= self.finished or self.tasks[index].name != task.name:
-            raise HatrackError(f"task {task.name!r} is not the next one to remember (number {index}).")
-        self._samples.keep(*self._samples.parts(task, index))
+        """Hand a loaded learner an earlier task, for `matrix`; where the method needs its data, in the tasks' order."""
+        index = self.index(task.name)
+        if self.method.needs_old_data:
+            if index != self._samples.tasks:
+                raise HatrackError(
+                    f"task {task.name!r} is not the next one to remember (number {self._samples.tasks})."
+                )
+            self._samples.keep(*self._samples.parts(task, index))
+        self._tests |= test_part(task, index)
 
     def _refuse_if_broken(self) -> None:
         if self._ending is not None:
@@ -228,28 +281,10 @@ class Learner:
         One sample without a batch axis is a batch of one.
         """
         index = self.index(task)
-        given, learned, kind = as_inputs(x), self.tasks[index], self.tasks[index].kind
-        objection = kind.objection(given)
-        if objection is not None:
-            raise HatrackError(f"task {learned.name!r}: {objection}.")
-        raw = as_floats(given.to(self.device))
-        if raw.shape == kind.shape:
-            raw = raw[None]
-        if raw.is_inference():  # forward() may write into its input, which is refused for such a tensor
-            raw = raw.clone()
-        try:
+        given, learned = as_inputs(x), self.tasks[index]
+        raw = learned.batch(given, self.device)
+        with learned.fitting(given, raw):
             return self.method.predict(learned.inputs.on(self.device)(raw), index)
-        except (RuntimeError, ValueError, IndexError) as error:
-            taken = torch.float32 if kind.dtype == torch.uint8 else kind.dtype
-            if (raw.shape[1:], raw.dtype) != (kind.shape, taken):
-                raise HatrackError(
-                    f"task {learned.name!r} takes a batch of inputs of shape {kind.shape} and {taken}, got one of "
-                    f"shape {tuple(given.shape)} and {given.dtype}."
-                ) from error
-            beyond = kind.beyond(given)
-            if beyond is None:
-                raise
-            raise HatrackError(f"task {learned.name!r}: {beyond} ({str(error).splitlines()[0]}).") from error
 
     def evaluate(self, task: Task, learned: int | str) -> float:
         """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
@@ -259,15 +294,15 @@ class Learner:
         index = self.index(learned)
         if task.test is None:
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
-        known = self._tests.get(index)
-        if known is None or known[0] is not task:
-            known = self._tests[index] = (
-                task,
-                Feed([Part(index, task.test, task.inputs, task.classes)], self.device, self.workers),
-            )
+        return self._accuracy(test_part(task, index)[index])
+
+    def _accuracy(self, part: Part) -> float:
+        known = self._feeds.get(part.task)
+        if known is None or known[0] != part:
+            known = self._feeds[part.task] = part, Feed([part], self.device, self.workers)
         with undisturbed():
             self.model.refuse_altered()
-            return accuracy(self.method, known[1], index)
+            return accuracy(self.method, known[1], part.task)
 
     @_alone
     def verify(self, probes: Mapping[int | str, Any] | None = None) -> proof.Verification:
@@ -285,7 +320,14 @@ class Learner:
             own[index] = self._prepared(given, index)
         return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.locked_values, self._drawn, own)
 
-    # ---- what the masks look like
+    # ---- what it looks like
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(t.name) for t in self.tasks[: self.finished]) or "none"
+        return f"Learner({type(self.model.net).__name__}, {self.method!r}, tasks={self.finished}: {names})"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def _gates(self) -> list[Tensor] | None:
         gates = [self.method.unit_gates(t) for t in range(self.finished)]
@@ -322,6 +364,12 @@ class Learner:
         own = [tensor for private in self.model.private for tensor in private.values()]
         return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])
 
+    def report(self, folder: str | Path) -> Path:
+        """Write report.html, and the small files that it is read from, to `folder`; return the page's path."""
+        from hatrack.runs.saved import write_report
+
+        return write_report(self, Path(folder))
+
     # ---- memory
 
     def save(self, folder: str | Path) -> None:
@@ -341,65 +389,10 @@ class Learner:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Learner:
         """Return a learner that goes its own way from here; samples, which never change, are shared."""
-        self._refuse_if_broken()
-        if len(self.tasks) > self.finished:
-            raise HatrackError(
-                f"a learner in the middle of a task ({self.tasks[-1].name!r}) cannot be copied; copy it when the task "
-                f"is finished, or save it and load the copy from the folder."
-            )
-        made = object.__new__(type(self))
-        memo[id(self)], memo[id(self._optimizer)] = made, self._optimizer
-        with self.model.turn, undisturbed():
-            self.model.refuse_altered()
-            try:
-                made.__dict__ |= {k: deepcopy(v, memo) for k, v in vars(self).items() if k not in ("_tests", "stored")}
-            except (RuntimeError, TypeError) as error:
-                raise HatrackError(f"this learner cannot be copied ({first_line(error)}); {BY_FOLDER}") from error
-        made._tests, made.stored = {}, {}
-        pairs = zip(_parts(self.model.net), _parts(made.model.net), strict=True)
-        if any(memo.get(id(part)) is not copy for part, copy in pairs):  # what refers to the parts would miss them
-            raise HatrackError(f"{type(self.model.net).__name__} copies itself in a way of its own; {BY_FOLDER}")
-        return made
+        return copied(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise HatrackError(f"a learner cannot be pickled; {BY_FOLDER}")
-
-
-def _refuse_unfit(net: nn.Module, method: Method, optimizer: OptimizerFactory | None) -> None:
-    """Refuse what no learner can be made of, before anything is made or moved."""
-    if not isinstance(net, nn.Module):
-        raise HatrackError(
-            f"net must be a torch module x → features, got {type(net).__name__}; hatrack.nets.build makes some."
-        )
-    if not any(True for _ in net.parameters()):
-        raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
-    if not isinstance(method, Method):
-        raise HatrackError(
-            f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
-        )
-    if hasattr(method, "model"):  # it knows that learner's network and tasks, and would answer for both
-        raise HatrackError(f"this {method.name} object belongs to another learner; make a new one.")
-    if optimizer is not None and not callable(optimizer):
-        raise HatrackError(
-            f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
-            f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
-        )
-    if process_group() is not None and not method.shares_batches:
-        raise HatrackError(
-            f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
-            f"start one process."
-        )
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    """Return a setting that must be a whole number."""
-    if not isinstance(value, Integral) or value < least:
-        raise HatrackError(f"{name} must be a whole number, at least {least}, got {value!r}.")
-    return int(value)
-
-
-def _parts(net: nn.Module) -> list[nn.Module | nn.Parameter]:
-    return [*net.modules(), *net.parameters()]
 
 
 def pick_device(device: str | torch.device) -> torch.device:

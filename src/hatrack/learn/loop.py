@@ -7,9 +7,10 @@ turns on one device (machine/side_by_side.py): whoever reads it may take every `
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -19,8 +20,10 @@ from hatrack.data.kind import Kind, seen
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.before import Before
+from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import check_free, taken_weights
-from hatrack.learn.fit import Epoch, Fit, Phase
+from hatrack.learn.fit import Fit, Phase
+from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
@@ -33,30 +36,37 @@ if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
 
-def learn_task(learner: Learner, task: Task, on_epoch: Callable[[Epoch], None] | None) -> Generator[None, None, None]:
+def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Generator[None, None, None]:
     """Learn a task, or be as before; one that is stopped (Ctrl-C) while it is trained stays in progress."""
     method, turn = learner.method, learner.model.turn
     data = gather(learner, task)
     with all_or_nothing(learner, task):
         with turn:
-            begin_task(learner, task, data.train)
+            history = begin_task(learner, task, data.train)
+        began = monotonic() - history.seconds
         for phase in phases_left(learner):
             with turn:
                 fit = begin_phase(learner, phase, data.train)
             with held(fit):
-                while not fit.over:
+                while not (fit.over or stopping(learner)):
                     with fit.noise():
                         fit.begin_epoch()
                         while fit.engine.advance():
                             yield
                         epoch = fit.end_epoch(task.name, data.valid)
-                    if on_epoch is not None:
-                        on_epoch(epoch)
+                    history.epochs.append(epoch)
+                    history.seconds = monotonic() - began
+                    tell(callbacks, "on_epoch", epoch)
             with turn, drawing(learner, 1, phase.number), learner.model.precision.products():
                 fit.restore()
                 method.end_phase(phase.number, data.train, fit.schedule_state)
+            del fit
         with turn:
             end_task(learner, task, data)
+        history.seconds = monotonic() - began
+        del data  # the device may need its room
+        test_all(learner, history)
+        tell(callbacks, "on_task", history)
 
 
 class Data(NamedTuple):
@@ -94,6 +104,7 @@ def gather(learner: Learner, task: Task) -> Data:
 @contextmanager
 def all_or_nothing(learner: Learner, task: Task) -> Iterator[None]:
     """Put the learner back to where it stands now if the task cannot be begun, or learning it fails."""
+    index = learner.finished
     with learner.model.turn:
         before = Before(learner)
     if len(learner.tasks) == learner.finished:  # else the task goes on, and began earlier
@@ -101,12 +112,11 @@ def all_or_nothing(learner: Learner, task: Task) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Exception) or learner._fit is None:
+        if isinstance(error, Exception) or (learner._fit is None and learner.finished == index):
             if isinstance(error, torch.OutOfMemoryError | MemoryError):
                 let_go(error)
             learner._go_back(before, task.name)
         raise
-    learner._before = None
 
 
 @contextmanager
@@ -125,7 +135,7 @@ def drawing(learner: Learner, *where: int) -> AbstractContextManager[None]:
     return noise(learner.seed, "method", learner.finished, *where, device=learner.device)
 
 
-def begin_task(learner: Learner, task: Task, train: Feed) -> None:
+def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     """Try one batch of every part, add a head and the task's own tensors, and let the method prepare."""
     index, model, method = learner.finished, learner.model, learner.method
     with drawing(learner, 0):
@@ -144,10 +154,15 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> None:
         with fitting(task, drawn):
             model.add_task(task.classes, generator(learner.seed, "head", index), method.private())
         learner.tasks.append(learned)
+        learner._history.append(TaskHistory.of(task))
     if not learner.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
         learner.tasks[index] = replace(learner.tasks[index], kind=_seen(learner, task))
     with drawing(learner, 0):
         method.begin_task(index, train, generator(learner.seed, "method", index))
+    history = learner._history[index]
+    if learner._resume is None:  # also where it was stopped in this process: its phases begin anew
+        history.epochs = []
+    return history
 
 
 def _seen(learner: Learner, task: Task) -> Kind:
@@ -168,6 +183,17 @@ def phases_left(learner: Learner) -> Iterator[Phase]:
         yield Phase(number, epochs[number], before, sum(epochs[number + 1 :]))
         assert learner._fit is not None
         before += learner._fit.epoch
+
+
+def stopping(learner: Learner) -> bool:
+    """Whether somebody has called `learner.stop`, in any process; the task gets one epoch at least."""
+    asked = learner._stop and len(learner._history[learner.finished].epochs) > 0
+    group = process_group()
+    if group is None:
+        return asked
+    found = torch.tensor(float(asked), device=learner.device)
+    group.all_reduce([found])
+    return bool(found)
 
 
 def begin_phase(learner: Learner, phase: Phase, train: Feed) -> Fit:
@@ -203,8 +229,27 @@ def end_task(learner: Learner, task: Task, data: Data) -> None:
         learner.capacities.append(taken)
     own = None if task.probes is None else (fingerprint(task.probes), learner._prepared(task.probes, index))
     learner.probes.append(witness(method, index, learner.tasks[index], learner._drawn(index), own))
-    learner._fit = learner._ending = None
+    learner._history[index].accuracy = [None] * (index + 1)
+    learner._fit = learner._ending = learner._before = None
     learner._samples.keep(*data.own)
+    learner._tests |= test_part(task, index)
+
+
+def test_part(task: Task, index: int) -> dict[int, Part]:
+    """Return the task's test part by its number, if it has one."""
+    return {} if task.test is None else {index: Part(index, task.test, task.inputs, task.classes)}
+
+
+def test_all(learner: Learner, history: TaskHistory) -> None:
+    """Test all tasks so far whose test parts are at hand; where it is stopped, the task is learned all the same."""
+    with drawing(learner, 4):  # a Dataset may draw
+        for index, part in learner._tests.items():
+            try:
+                history.accuracy[index] = learner._accuracy(part)
+            except torch.OutOfMemoryError:  # the samples of the others stay on the device while there is room
+                learner._feeds.clear()
+                torch.cuda.empty_cache()
+                history.accuracy[index] = learner._accuracy(part)
 
 
 def _agree(learner: Learner) -> None:

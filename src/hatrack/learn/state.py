@@ -5,9 +5,11 @@
     live-<digest>.safetensors   the network, and the task in progress
     before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
+    history.json                every epoch and every test so far; a run, which has metrics.jsonl, writes none
 
 The tensor files are named by their content and never rewritten; the JSON page is replaced in one step, and what it
-no longer names is removed afterwards. A kill at any moment leaves a page whose files are all there.
+no longer names is removed afterwards. A kill at any moment leaves a page whose files are all there. The history comes
+before the page, bears its own digest, and may be missing: times differ between two saves of one learner.
 
 No sample of a task is among it, unless its method keeps some (then the page says so): probes are drawn from the seed,
 and so is the input that the unit map is traced with. Version 0.1 did save samples; they go when that is saved again.
@@ -18,7 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +37,7 @@ from hatrack.data.task import Inputs
 from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
+from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Learned
 from hatrack.learn.proof import verification as proof
 from hatrack.methods import METHODS
@@ -47,10 +51,12 @@ from hatrack.surroundings import undisturbed
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
-PAGE = "learner.json"
+PAGE, HISTORY = "learner.json", "history.json"
 # What a save may leave behind: its own files only, for the folder may hold others.
 OURS = re.compile(
-    r"{0}|\.({0}|learner\.json)\.[0-9a-f-]+\.tmp".format(r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors")
+    r"{0}|history\.json|\.({0}|(learner|history)\.json)\.[0-9a-f-]+\.tmp".format(
+        r"(tasks|live|before|best)-[0-9a-f]{12}\.safetensors"
+    )
 )
 SCHEMA = 1
 
@@ -106,12 +112,16 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         **({"run": dict(run)} if run else {}),
     }
 
+    history = None if run is not None else dumps(learner._history)
+
     def write() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         files = {draft.kind: _store(learner, folder, draft) for draft in drafts}
+        if history is not None:
+            atomic.write(folder / HISTORY, history)
         text = json.dumps({**page, "files": files, **seal.BLANK}, indent=1)
         atomic.write(folder / PAGE, seal.sealed(text))
-        named = {f["name"] for f in files.values()} | {PAGE}
+        named = {f["name"] for f in files.values()} | {PAGE} | ({HISTORY} if history is not None else set())
         for path in folder.iterdir():
             if path.name not in named and OURS.fullmatch(path.name):
                 path.unlink()
@@ -228,10 +238,22 @@ def _live_tensors(learner: Learner) -> dict[str, Tensor]:
 def input_shape(folder: Path) -> tuple[int, ...] | None:
     """Return the shape of one input of a saved learner, so that its network can be built again without its data."""
     page = _read_page(folder)[0]
-    if all("kind" in about for about in page["tasks"]):
-        return tuple(page["tasks"][0]["kind"]["shape"]) if page["tasks"] else None
-    tensors = _read_tensors(folder, page["files"]["tasks"], [])
-    return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
+    with _describing(folder):
+        if all("kind" in about for about in page["tasks"]):
+            return tuple(page["tasks"][0]["kind"]["shape"]) if page["tasks"] else None
+        tensors = _read_tensors(folder, page["files"]["tasks"], [])
+        return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
+
+
+@contextmanager
+def _describing(folder: Path) -> Iterator[None]:
+    """Say in one line that a page lacks what it should hold."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise HatrackError(
+            f"{folder / PAGE} does not describe a whole learner ({one_line(error)}); load an older save, or begin anew."
+        ) from error
 
 
 def of_run(folder: Path) -> tuple[dict[str, Any] | None, bool]:
@@ -257,11 +279,13 @@ def load(
     return _load(Path(folder), net, method, optimizer, device, engine)
 
 
-def verify(folder: Path, net: nn.Module, device: str | torch.device = "auto") -> proof.Verification:
+def verify(
+    folder: Path, net: nn.Module, device: str | torch.device = "auto", method: str | None = None
+) -> proof.Verification:
     """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
     tampered: list[str] = []
     try:
-        verdict = _load(folder, net, None, None, device, "auto", tampered).verify()
+        verdict = _load(folder, net, method, None, device, "auto", tampered).verify()
     except Exception as error:  # what was edited may be good for anything
         if not tampered:
             raise
@@ -283,13 +307,13 @@ def _load(
     page, intact = _read_page(folder)
     if not intact:
         _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", tampered)
-    try:
+    with _describing(folder):
         files = {kind: _read_tensors(folder, entry, tampered) for kind, entry in page["files"].items()}
-        return _built(folder, page, files, net, method, optimizer, device, engine)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise HatrackError(
-            f"{folder / PAGE} does not describe a whole learner ({one_line(error)}); load an older save, or begin anew."
-        ) from error
+        learner = _built(folder, page, files, net, method, optimizer, device, engine)
+        fit, names = page["fit"] or {"before": 0, "epoch": 0}, [task.name for task in learner.tasks]
+        stored = _read_history(folder, tampered)
+        learner._history = matched(stored, names, learner.finished, fit["before"] + fit["epoch"])
+    return learner
 
 
 def _built(
@@ -437,6 +461,21 @@ def _read_tensors(folder: Path, entry: dict[str, Any], tampered: list[str] | Non
         finding = f"{path.name} was changed after it was written (its SHA-256 differs from the one in {PAGE})."
         _find(finding, tampered)
     return tensors
+
+
+def _read_history(folder: Path, tampered: list[str] | None) -> list[TaskHistory]:
+    """Return what is known of earlier epochs and tests: nothing where the file is missing, or not as it was written."""
+    path = folder / HISTORY
+    if not path.exists():
+        return []
+    try:
+        text = path.read_text()
+    except (OSError, ValueError) as error:
+        raise HatrackError(f"{path} cannot be read ({one_line(error)}); remove it to go on without.") from None
+    if not seal.intact(text.encode()):
+        _find(f"{HISTORY} was changed after it was written (its SHA-256 differs from the one in it).", tampered)
+        return []
+    return loads(text)
 
 
 def _find(finding: str, tampered: list[str] | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.cpu.mode import FastOnCpu
 from hatrack.learn.machine.parallel import ProcessGroup, process_group
+from hatrack.learn.refusals import refuse_unfit_optimizer
 from hatrack.masks.lock import Lock, hooked, watched
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
@@ -218,28 +219,5 @@ def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:
     if factory is None:
         return method.optimizer(list(trainable.values()))
     made = factory(list(trainable.values()))
-    if not isinstance(made, Optimizer):
-        raise HatrackError(
-            f"optimizer must be a callable that takes parameters and returns a torch optimiser, "
-            f"got {type(made).__name__} from it."
-        )
-    _refuse_others(made, trainable)
-    if any("lr" not in group for group in made.param_groups):
-        raise HatrackError(
-            f"{type(made).__name__} has parameters without a learning rate 'lr', which is lowered when the validation "
-            f"loss stalls; give one to every group."
-        )
+    refuse_unfit_optimizer(made, trainable)
     return made
-
-
-def _refuse_others(made: Optimizer, trainable: Mapping[str, Tensor]) -> None:
-    """Refuse an optimiser that leaves out what is to be trained, or moves what no method watches."""
-    held = {id(p) for group in made.param_groups for p in group["params"]}
-    missing = [name for name, tensor in trainable.items() if id(tensor) not in held]
-    others = held - {id(tensor) for tensor in trainable.values()}
-    if missing or others:
-        what = f"lacks {missing[0]}" if missing else f"holds {len(others)} that it was not given"
-        raise HatrackError(
-            f"the optimiser must hold exactly the parameters that its callable is given, and {type(made).__name__} "
-            f"{what}; pass them on, as lambda p: torch.optim.Adam(p) does, and freeze what is not to be trained."
-        )

@@ -15,8 +15,10 @@ from torch.nn.modules.batchnorm import _NormBase
 from hatrack.errors import HatrackError
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
+from hatrack.notebook import card, line, table
 
 WIDTH = 100
+HEADS = ("site", "units", "written by", "read by")
 CHECKED = (
     "Checked on this network: with units closed at random, noise in every entry that the map calls unused left the "
     "features bit-identical."
@@ -52,22 +54,38 @@ class Explanation:
 
     def text(self, width: int = WIDTH) -> str:
         """Return the page, lines no longer than `width` where names allow."""
+        lines = [self._headline(), "", *_table(self.sites, width)]
+        for title, named in self._sections():
+            lines += _reasons(title, named, width) if isinstance(named, dict) else _names(title, named, width)
+        return "\n".join([*lines, "", *wrap(CHECKED, width)] if self.checked else lines)
+
+    def _headline(self) -> str:
         units = sum(site.size for site in self.sites)
         places = f"{len(self.sites)} site{'s' if len(self.sites) != 1 else ''}"
-        lines = [f"{self.net}: {units:,} units at {places}, {self.parameters:,} parameters", ""]
-        lines += _table(self.sites, width)
-        lines += _names(
-            "Locked by unit, entry by entry, once a task uses the units an entry connects", self.by_unit, width
-        )
+        return f"{self.net}: {units:,} units at {places}, {self.parameters:,} parameters"
+
+    def _sections(self) -> list[tuple[str, tuple[str, ...] | dict[str, str]]]:
+        """Return what becomes of the parameters, kind by kind: their names, or why by name; no kind that is empty."""
         norms = tuple(dict.fromkeys(layer_of(name) for name in self.by_task))
-        lines += _names("Kept per task (norms with running statistics)", norms, width)
-        lines += _reasons("Frozen after the first task", self.frozen, width)
         layers = tuple(dict.fromkeys(layer_of(name) or name for name in self.untrained))
-        lines += _names("Not trained, so on for every task", layers, width)
-        lines += _names("Never used by forward()", self.unused, width)
         always_on = {note.where: note.what for note in self.notes if note.where not in self.frozen}
-        lines += _reasons("Handled with caution", always_on, width)
-        return "\n".join([*lines, "", *wrap(CHECKED, width)] if self.checked else lines)
+        kinds: list[tuple[str, tuple[str, ...] | dict[str, str]]] = [
+            ("Locked by unit, entry by entry, once a task uses the units an entry connects", self.by_unit),
+            ("Kept per task (norms with running statistics)", norms),
+            ("Frozen after the first task", self.frozen),
+            ("Not trained, so on for every task", layers),
+            ("Never used by forward()", self.unused),
+            ("Handled with caution", always_on),
+        ]
+        return [(title, named) for title, named in kinds if named]
+
+    def _repr_html_(self) -> str:
+        sites = [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers) or "nobody") for s in self.sites]
+        said = [table(HEADS, sites)]
+        for title, named in self._sections():
+            said.append(line(f"{title}:"))
+            said.append(table(("", "why"), named.items()) if isinstance(named, dict) else line(", ".join(named)))
+        return card(self._headline(), *said, line(CHECKED) if self.checked else "")
 
 
 def explain(net: nn.Module, example: Tensor) -> Explanation:
@@ -127,7 +145,7 @@ def _frozen(units: UnitMap) -> dict[str, str]:
 
 
 def _table(sites: Iterable[Site], width: int) -> list[str]:
-    rows = [("site", "units", "written by", "read by")]
+    rows = [HEADS]
     rows += [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers)) for s in sites]
     first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
     rest = max(20, (width - first - second - 6) // 2)
@@ -139,14 +157,10 @@ def _table(sites: Iterable[Site], width: int) -> list[str]:
 
 
 def _names(title: str, names: Sequence[str], width: int) -> list[str]:
-    if not names:
-        return []
     return ["", f"{title}:", *wrap(", ".join(names), width, initial_indent="  ", subsequent_indent="  ")]
 
 
 def _reasons(title: str, reasons: dict[str, str], width: int) -> list[str]:
-    if not reasons:
-        return []
     lines = ["", f"{title}:"]
     for name, why in reasons.items():
         lines += wrap(f"{name}  {why}", width, initial_indent="  ", subsequent_indent="    ")

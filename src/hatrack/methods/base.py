@@ -28,7 +28,7 @@ from torch.optim import Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
-from hatrack.methods.hyper import check, hyper
+from hatrack.methods.hyper import Documented, check, hyper
 from hatrack.methods.parts.declared import Holder
 from hatrack.methods.parts.norms import private_norms
 from hatrack.nets.model import Model
@@ -88,6 +88,10 @@ class Method(Holder):
     lr_patience: int = hyper(5, "epochs without a lower validation loss before that", low=1)
     lr_min: float = hyper(1e-4, "training on a task stops when the learning rate falls below", low=0.0)
     clip: float = hyper(10_000.0, "norm at which gradients are clipped", low=0.0)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__doc__ = Documented(cls.__doc__ or "")  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check(self)

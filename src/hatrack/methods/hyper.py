@@ -4,9 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import Any, get_type_hints
 
 from hatrack.errors import HatrackError
+
+
+class Documented:
+    """The docstring of a method class: its own text, then a line for every setting."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, _: object, method: type[Any]) -> str:
+        declared = [
+            (f.name, f.default, f.metadata["hyper"]) for f in dataclasses.fields(method) if "hyper" in f.metadata
+        ]
+        lines = [f"    {name} = {default!r}{_shown(name, about)}: {about['help']}" for name, default, about in declared]
+        return "\n".join([cleandoc(self._text), "", "Settings, with their defaults and what is accepted:", "", *lines])
+
+
+def _shown(name: str, about: dict[str, Any]) -> str:
+    accepted = _accepted(name, about["low"], about["high"], about["choices"])
+    return f" ({accepted})" if accepted else ""
+
+
+def _accepted(name: str, low: float | None, high: float | None, choices: tuple[Any, ...] | None) -> str:
+    if choices is not None:
+        return ", ".join(map(repr, choices))
+    if low is None and high is None:
+        return ""
+    return ("" if low is None else f"{low} ≤ ") + name + ("" if high is None else f" ≤ {high}")
 
 
 @dataclass(frozen=True)
@@ -54,12 +82,11 @@ def check(method: Any) -> None:
         if h.type is float and type(value) is int:
             value = float(value)
             setattr(method, name, value)
-        where = f"{type(method).name}: {name}"
+        where, accepted = f"{type(method).name}: {name}", _accepted(name, h.low, h.high, h.choices)
         if type(value) is not h.type:
             raise HatrackError(f"{where} must be of type {h.type.__name__}, got {value!r}.")
         if h.choices is not None and value not in h.choices:
-            raise HatrackError(f"{where} must be one of {', '.join(map(repr, h.choices))}, got {value!r}.")
+            raise HatrackError(f"{where} must be one of {accepted}, got {value!r}.")
         number: Any = value
         if (h.low is not None and not number >= h.low) or (h.high is not None and not number <= h.high):
-            low, high = ("" if h.low is None else f"{h.low} ≤ "), ("" if h.high is None else f" ≤ {h.high}")
-            raise HatrackError(f"{where} must satisfy {low}{name}{high}, got {value!r}.")
+            raise HatrackError(f"{where} must satisfy {accepted}, got {value!r}.")

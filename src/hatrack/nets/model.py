@@ -30,16 +30,7 @@ class Model:
     """A backbone x → features, its heads, and what each task keeps for itself."""
 
     def __init__(self, net: nn.Module, device: torch.device, precision: str = "float32") -> None:
-        if isinstance(net, torch.jit.ScriptModule):
-            raise HatrackError(
-                "a scripted network does not let its layers be looked into; give the one it was made from."
-            )
-        _refuse_lazy(net)
         self.net = net.to(device)
-        _refuse_shared_memory(self.net)
-        _refuse_complex(self.net)
-        _refuse_sparse(self.net)
-        _refuse_inference(self.net)
         self.device = device
         self.precision = Precision(precision, device)
         self.answers = self.precision.answers
@@ -268,59 +259,6 @@ class Model:
         with torch.no_grad():
             for name, tensor in self.tensors().items():
                 tensor.copy_(self.initial[name])
-
-
-def _refuse_lazy(net: nn.Module) -> None:
-    """What has no shape yet can neither be copied nor masked."""
-    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
-        if nn.parameter.is_lazy(tensor):
-            raise HatrackError(f"{name} has no shape yet (a lazy layer); run the network on one batch first.")
-
-
-def _refuse_shared_memory(net: nn.Module) -> None:
-    """Two parameters in one memory would be locked apart, and the one would move the other."""
-    seen: dict[int, list[tuple[int, int, str]]] = {}
-    for name, p in net.named_parameters():
-        if p.numel() == 0 or p.is_sparse:
-            continue
-        start = int(p.storage_offset()) * p.element_size()
-        last = sum((int(size) - 1) * int(step) for size, step in zip(p.shape, p.stride(), strict=True))
-        end = start + (last + 1) * p.element_size()
-        others = seen.setdefault(p.untyped_storage().data_ptr(), [])
-        for first, behind, other in others:
-            if start < behind and first < end:
-                raise HatrackError(
-                    f"{other} and {name} are two parameters in one memory; make them one: let the second module hold "
-                    f"the first one's parameter itself (b.weight = a.weight)."
-                )
-        others.append((start, end, name))
-
-
-def _refuse_complex(net: nn.Module) -> None:
-    """Methods compare and rank parameters, and optimisers fuse their steps; complex numbers allow none of it."""
-    for name, p in net.named_parameters():
-        if p.requires_grad and p.dtype.is_complex:
-            raise HatrackError(
-                f"{name} is complex ({str(p.dtype).removeprefix('torch.')}), and only real parameters can be learned; "
-                f"hold its torch.view_as_real and put it together with torch.view_as_complex in forward."
-            )
-
-
-def _refuse_inference(net: nn.Module) -> None:
-    """What inference mode has made can be changed only there, and nothing can be learned there."""
-    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
-        if tensor.is_inference():
-            raise HatrackError(f"{name} was made in inference mode, where nothing can learn; make the network outside.")
-
-
-def _refuse_sparse(net: nn.Module) -> None:
-    """Gradients are clipped by their common norm and edited entry by entry, which torch does to dense ones only."""
-    for name, module in net.named_modules():
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
-            raise HatrackError(
-                f"{name or type(module).__name__} is an embedding with sparse gradients, which cannot be clipped; "
-                f"make it with sparse=False."
-            )
 
 
 def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:

@@ -27,4 +27,4 @@ def help_learn(setup: Setup) -> None:
     """Take part in the training of all tasks that are left."""
     meet()
     for task in setup.tasks[setup.learner.finished :]:
-        setup.learner.learn(task)
+        setup.learner.learn(task, progress=False)

@@ -8,30 +8,34 @@ from typing import Any
 
 from hatrack import __version__, seal
 from hatrack.data.task import Task
+from hatrack.learn.learner import Learner
 from hatrack.measure import summary
-from hatrack.runs.setup import Setup
 
 SCHEMA = 1
 
 
-def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
+def assemble(
+    learner: Learner,
+    spec: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
+    lines: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> dict[str, Any]:
     """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
 
     `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
     runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
     `verified` what was compared once all was learned, and whether it was what it had been.
     """
-    learner = setup.learner
-    tasks = [_facts(task) for task in setup.tasks]
     accuracy = [line["accuracy"] for line in lines]
     blocked, facts = ([line.get(key) for line in lines] for key in ("blocked", "facts"))
     return {
         "schema": SCHEMA,
         "hatrack": __version__,
-        "spec": setup.spec.model_dump(),
+        "spec": dict(spec),
         "tasks": tasks,
         "accuracy": accuracy,
-        "metrics": summary(accuracy, sizes=sizes(tasks)),
+        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, sizes=sizes(tasks)),
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
@@ -42,7 +46,7 @@ def assemble(setup: Setup, lines: Sequence[Mapping[str, Any]], seconds: float) -
         "seconds": seconds,
         "memory": max((line.get("memory", 0) for line in lines), default=0),
         "kept": learner.kept_bytes(),
-        "device": setup.spec.device,
+        "device": spec["device"],
     }
 
 
@@ -61,7 +65,7 @@ def dumps(result: Mapping[str, Any]) -> str:
     return seal.sealed("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def _facts(task: Task) -> dict[str, Any]:
+def facts_of(task: Task) -> dict[str, Any]:
     """Return the task's name, the sizes of its parts, and all else it says about itself."""
     parts = {"train": task.train, "valid": task.valid, "test": task.test}
     counts = {name: 0 if part is None else len(part) for name, part in parts.items()}

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import Any
 
 from safetensors.torch import save
@@ -31,7 +32,7 @@ from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result
-from hatrack.runs.result import assemble, dumps
+from hatrack.runs.result import assemble, dumps, facts_of
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
 from hatrack.seal import digest
@@ -97,12 +98,15 @@ def _learn(
     records.start(spec.model_dump(exclude={"data"}))
     if len(records.tasks()) < learner.finished:
         raise HatrackError(f"{folder.metrics} lacks finished tasks that the checkpoint has; start the run again.")
+    for task in tasks:
+        if task.test is None:
+            raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
     listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
     for index in range(learner.finished, len(tasks)):
-        yield from learner.learning(tasks[index], on_epoch=record)
-        accuracy = [learner.evaluate(task, i) for i, task in enumerate(tasks[: index + 1])]
+        yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
+        accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
         records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
         if index + 1 < len(tasks):
@@ -130,7 +134,8 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     if stored is not None:
         atomic.write(folder.masks, stored)
     digests = {folder.metrics.name: records.mark()["digest"], folder.masks.name: stored and digest(stored)}
-    result = assemble(setup, records.tasks(), records.seconds) | {"files": digests}
+    spec, tasks = setup.spec.model_dump(), [facts_of(task) for task in setup.tasks]
+    result = assemble(setup.learner, spec, tasks, records.tasks(), records.seconds) | {"files": digests}
     atomic.write(folder.result, dumps(result))
     if against:
         with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs

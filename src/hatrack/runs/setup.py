@@ -50,9 +50,8 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
         )
         return Setup(spec, sequence, learner)
     learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine)
-    if method.needs_old_data:
-        for task in sequence[: learner.finished]:
-            learner.remember(task)
+    for task in sequence[: learner.finished]:
+        learner.remember(task)
     return Setup(spec, sequence, learner)
 
 

@@ -18,6 +18,7 @@ from hatrack.learn.proof.verification import Verification
 from hatrack.learn.state import PAGE, input_shape, of_run, verify
 from hatrack.report.read import refuse_edited
 from hatrack.runs import folder, records
+from hatrack.runs.saved import verify_saved
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import read
 from hatrack.seal import digest
@@ -31,13 +32,12 @@ NOT_SEALED = (
 def verify_run(path: Path, named: Mapping[str, str | None] | None = None) -> Verification:
     """Return the verdict on the tasks that the run in `path` has finished so far, and on its files.
 
-    `named` is the user's word for code that it needs (see `spec.read`).
+    Also on a learner that was saved there. `named` is the user's word for code: what a run needs (see `spec.read`), and
+    the network of a saved learner.
     """
     if (path / PAGE).exists():
-        raise Unverifiable(
-            f"{str(path)!r} holds a saved learner, which does not name its network: verify it in Python, "
-            f"hatrack.load({str(path)!r}, net).verify()."
-        )
+        named = named or {}
+        return verify_saved(path, named.get("net"), named.get("method"))
     if not (path / "checkpoint").exists():
         folder.require(path)
     try:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import SERVES, Reading
+from hatrack.notebook import card, table
 from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
@@ -50,6 +51,12 @@ class Outcome:
     findings: list[Finding]
     reasons: dict[Path, str]
     diverged: dict[Path, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        from hatrack.studies.table import tables
+
+        shown = [table(heads, rows) for heads, *rows in (one.lines() for one in tables(self))]
+        return card(f"Study {self.study.name}", *shown)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ def _score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
     for spec in trial.specs:
         setup = prepare(spec)
         tasks = [validation_only(task) for task in setup.tasks]
-        for count, task in enumerate(tasks, start=1):
-            setup.learner.learn(task)
-            reached = fmean(setup.learner.evaluate(seen, i) for i, seen in enumerate(tasks[:count]))
+        for task in tasks:
+            tested = setup.learner.learn(task, progress=False).accuracy
+            reached = fmean(accuracy for accuracy in tested if accuracy is not None)
             step += 1
             if tell(Report(step, reached, early=2 * step < len(tasks))):
                 return None

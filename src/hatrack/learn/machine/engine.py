@@ -20,7 +20,7 @@ import torch
 from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.errors import HatrackError, HatrackWarning, unknown
+from hatrack.errors import EngineWarning, HatrackError, unknown
 from hatrack.learn.machine.compiled import Compiled
 from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.step import Stepper, evaluates
@@ -29,10 +29,6 @@ from hatrack.learn.training_state import StepState, training_state
 ENGINES = ("auto", "eager", "compiled", "graph")
 PAUSE = 32  # steps at a time: enough to keep a device busy while other runs have their turn
 WARM = 3  # steps done one by one first: they bring to life what is made lazily (optimiser state, kernels' choices)
-
-
-class EngineWarning(HatrackWarning):
-    """The engine that was asked for cannot do this; a simpler one takes over."""
 
 
 def resolve_engine(name: str, device: torch.device) -> str:

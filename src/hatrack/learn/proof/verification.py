@@ -16,6 +16,7 @@ from hatrack.learn.processor import processor
 from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
+from hatrack.notebook import card, line, table
 from hatrack.visible import visible
 
 TOLERANCE = 1e-4  # of logits that were stored under another environment, times a sample's largest where that is above 1
@@ -109,6 +110,16 @@ class Verification:
         counted = f"In all {total['logits']:,} probe logits and {total['entries']:,} entries ({total['bytes']:,} bytes)"
         lines = [*map(str, self.tasks), *([f"{counted} were compared."] if self.tasks else [])]
         return "\n".join([*lines, *self.tampered, *self.missing, *self.notes])
+
+    def _repr_html_(self) -> str:
+        heads = ["task", "", "probe logits", "entries", "bytes"]
+        rows = [
+            [t.task, "unchanged" if t.ok else "CHANGED", f"{t.logits:,}", f"{t.entries:,}", f"{t.bytes:,}"]
+            for t in self.tasks
+        ]
+        said = [*(t for t in self.tasks if not t.ok), *self.tampered, *self.missing, *self.notes]
+        verdict = "unchanged" if self.ok else "changed" if self.changed else "not verified"
+        return card(f"Finished tasks: {verdict}", table(heads, rows), *map(line, said))
 
     def numbers(self) -> dict[str, Any]:
         """Return what was compared, in all and task by task, in JSON values."""

@@ -1,0 +1,114 @@
+"""What is refused before anything is made or moved: networks, methods, optimisers and settings that are unfit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hatrack.errors import HatrackError
+from hatrack.learn.machine.parallel import process_group
+from hatrack.methods.base import Method
+
+
+def refuse_unfit(net: object, method: object, optimizer: object) -> None:
+    """Refuse what no learner can be made of."""
+    if not isinstance(net, nn.Module):
+        raise HatrackError(
+            f"net must be a torch module x → features, got {type(net).__name__}; hatrack.nets.build makes some."
+        )
+    _refuse_network(net)
+    if not isinstance(method, Method):
+        raise HatrackError(
+            f"method must be an object such as hatrack.HAT() or hatrack.methods.METHODS['ewc'](), got {method!r}."
+        )
+    if hasattr(method, "model"):  # it knows that learner's network and tasks, and would answer for both
+        raise HatrackError(f"this {method.name} object belongs to another learner; make a new one.")
+    if optimizer is not None and not callable(optimizer):
+        raise HatrackError(
+            f"optimizer must be a callable that takes parameters and returns a torch optimiser, such as "
+            f"lambda p: torch.optim.Adam(p), got {type(optimizer).__name__}."
+        )
+    if process_group() is not None and not method.shares_batches:
+        raise HatrackError(
+            f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
+            f"start one process."
+        )
+
+
+def _refuse_network(net: nn.Module) -> None:
+    if isinstance(net, torch.jit.ScriptModule):
+        raise HatrackError("a scripted network does not let its layers be looked into; give the one it was made from.")
+    if not any(True for _ in net.parameters()):
+        raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if nn.parameter.is_lazy(tensor):  # what has no shape can neither be copied nor masked
+            raise HatrackError(f"{name} has no shape yet (a lazy layer); run the network on one batch first.")
+        if tensor.is_inference():  # it can be changed only in that mode, and nothing can be learned there
+            raise HatrackError(f"{name} was made in inference mode, where nothing can learn; make the network outside.")
+    for name, p in net.named_parameters():
+        # Methods compare and rank parameters, and optimisers fuse their steps; complex numbers allow none of it.
+        if p.requires_grad and p.dtype.is_complex:
+            raise HatrackError(
+                f"{name} is complex ({str(p.dtype).removeprefix('torch.')}), and only real parameters can be learned; "
+                f"hold its torch.view_as_real and put it together with torch.view_as_complex in forward."
+            )
+    for name, module in net.named_modules():
+        # Gradients are clipped by their common norm and edited entry by entry, which torch does to dense ones only.
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse and module.weight.requires_grad:
+            raise HatrackError(
+                f"{name or type(module).__name__} is an embedding with sparse gradients, which cannot be clipped; "
+                f"make it with sparse=False."
+            )
+
+
+def refuse_shared_memory(net: nn.Module) -> None:
+    """Refuse two parameters in one memory: they would be locked apart, and the one would move the other."""
+    seen: dict[int, list[tuple[int, int, str]]] = {}
+    for name, p in net.named_parameters():
+        if p.numel() == 0 or p.is_sparse:
+            continue
+        start = int(p.storage_offset()) * p.element_size()
+        last = sum((int(size) - 1) * int(step) for size, step in zip(p.shape, p.stride(), strict=True))
+        end = start + (last + 1) * p.element_size()
+        others = seen.setdefault(p.untyped_storage().data_ptr(), [])
+        for first, behind, other in others:
+            if start < behind and first < end:
+                raise HatrackError(
+                    f"{other} and {name} are two parameters in one memory; make them one: let the second module hold "
+                    f"the first one's parameter itself (b.weight = a.weight)."
+                )
+        others.append((start, end, name))
+
+
+def refuse_unfit_optimizer(made: object, trainable: Mapping[str, Tensor]) -> None:
+    """Refuse an optimiser that leaves out what is to be trained, or moves what no method watches."""
+    if not isinstance(made, Optimizer):
+        raise HatrackError(
+            f"optimizer must be a callable that takes parameters and returns a torch optimiser, "
+            f"got {type(made).__name__} from it."
+        )
+    held = {id(p) for group in made.param_groups for p in group["params"]}
+    missing = [name for name, tensor in trainable.items() if id(tensor) not in held]
+    others = held - {id(tensor) for tensor in trainable.values()}
+    if missing or others:
+        what = f"lacks {missing[0]}" if missing else f"holds {len(others)} that it was not given"
+        raise HatrackError(
+            f"the optimiser must hold exactly the parameters that its callable is given, and {type(made).__name__} "
+            f"{what}; pass them on, as lambda p: torch.optim.Adam(p) does, and freeze what is not to be trained."
+        )
+    if any("lr" not in group for group in made.param_groups):
+        raise HatrackError(
+            f"{type(made).__name__} has parameters without a learning rate 'lr', which is lowered when the validation "
+            f"loss stalls; give one to every group."
+        )
+
+
+def whole(name: str, value: object, least: int) -> int:
+    """Return a setting that must be a whole number."""
+    if not isinstance(value, Integral) or value < least:
+        raise HatrackError(f"{name} must be a whole number, at least {least}, got {value!r}.")
+    return int(value)
