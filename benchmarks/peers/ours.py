@@ -58,12 +58,10 @@ def run(job: Job, tasks: list[Task]) -> tuple[list[list[float]], list[float]]:
     net = first_net(tuple(tasks[0].train.first(1).shape[1:]), job.seed)
     method = without_stopping(job.name)(lr=budget.lr, **job.settings)
     learner = Learner(net, method, epochs=budget.epochs, batch_size=budget.batch, seed=job.seed, device="cpu")
-    matrix = []
-    for t, task in enumerate(tasks):
+    for task in tasks:
         learner.learn(task)
-        matrix.append([learner.evaluate(earlier, i) for i, earlier in enumerate(tasks[: t + 1])])
     swapped = [Task(task.name, task.train, test=task.valid) for task in tasks]
-    return matrix, [learner.evaluate(task, t) for t, task in enumerate(swapped)]
+    return learner.matrix(), [learner.evaluate(task, t) for t, task in enumerate(swapped)]
 
 
 def main() -> None:
