@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from saved import held
 
 import hatrack
 from hatrack import HAT, Epoch, HatrackError, Learner, Task, TaskHistory
 from hatrack.methods import METHODS
 from hatrack.nets import build
+from hatrack.testing.case import held
 
 
 def net(seed: int = 0) -> torch.nn.Module:
