@@ -132,7 +132,12 @@ def against(mine: list[float], ours: list[float]) -> str:
 def main() -> int:
     """Run all sides in turns and print the table after every round."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the image sets (or HATRACK_DATA)", default=os.getenv("HATRACK_DATA"))
+    parser.add_argument(
+        "--data",
+        type=os.path.abspath,
+        help="folder of the image sets (or HATRACK_DATA)",
+        default=os.getenv("HATRACK_DATA"),
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
