@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.masks.entries import gate_entries
+from hatrack.masks import gates
+from hatrack.masks.entries import gated_entries
 from hatrack.masks.gates import CLOSED, anneal, compensate, flushed, gate, prices, sparsity
 from hatrack.methods.base import Clock
 
@@ -27,8 +28,33 @@ def test_products_meet_no_gate_that_is_next_to_nothing_and_all_slopes_stay() -> 
     assert 0 < int((let_through == 0).sum()) < 50
     let_through.sum().backward()
     np.testing.assert_allclose(e.grad, 40 * exact * (1 - exact), rtol=1e-9)
-    entries = gate_entries(e, torch.tensor(40.0, dtype=torch.float64))
-    np.testing.assert_array_equal(entries.detach() == 0, exact < CLOSED)
+    ones = torch.ones(101, dtype=torch.float64)
+    _, entries = gated_entries(e, torch.tensor(40.0, dtype=torch.float64), ones, {"w": ones})
+    np.testing.assert_array_equal(entries["w"].detach() == 0, exact < CLOSED)
+
+
+@pytest.mark.parametrize("stretch", [2**18, 7])
+def test_gates_on_weights_follow_the_formulas_in_any_layout(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "IN_CACHE", stretch)
+    shapes, s, arriving = {"conv": (4, 3, 2, 2), "bias": (4,), "fc": (2, 5)}, 3.0, 0.7
+    w = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
+    g = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
+    e, p = RNG.normal(size=62), RNG.uniform(size=62)
+    given = {name: torch.from_numpy(x).requires_grad_() for name, x in w.items()}
+    given["conv"] = given["conv"].detach().to(memory_format=torch.channels_last).requires_grad_()
+    embedding = torch.from_numpy(e).requires_grad_()
+    price, products = gated_entries(embedding, torch.tensor(s, dtype=torch.float64), torch.from_numpy(p), given)
+    loss = arriving * price + sum((products[name] * torch.from_numpy(g[name])).sum() for name in shapes)
+    loss.backward()
+
+    a = 1 / (1 + np.exp(-s * e))
+    cut = dict(zip(shapes, np.split(a, [48, 52]), strict=True))
+    np.testing.assert_allclose(price.item(), (a * p).sum(), rtol=1e-12)
+    for name, shape in shapes.items():
+        np.testing.assert_allclose(products[name].detach(), w[name] * cut[name].reshape(shape), rtol=1e-12)
+        np.testing.assert_allclose(given[name].grad, g[name] * cut[name].reshape(shape), rtol=1e-12)
+    to_gates = np.concatenate([(g[name] * w[name]).reshape(-1) for name in shapes]) + arriving * p
+    np.testing.assert_allclose(embedding.grad, s * a * (1 - a) * to_gates, rtol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 100])

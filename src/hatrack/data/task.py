@@ -87,7 +87,7 @@ def _kind(part: Any) -> str:
 
 def as_floats(x: Tensor) -> Tensor:
     """Return bytes as numbers from 0 to 1, anything else as it is."""
-    return x.float() / 255 if x.dtype == torch.uint8 else x
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
 class Preparation:
@@ -102,7 +102,7 @@ class Preparation:
         x = as_floats(x)
         if self._mean is not None and self._inv_std is not None:
             shape = (1, -1) + (1,) * (x.ndim - 2)
-            x = (x - self._mean.view(shape)) * self._inv_std.view(shape)
+            x = (x - self._mean.view(shape)).mul_(self._inv_std.view(shape))
         if self._order is not None:
             x = x.flatten(1).index_select(1, self._order).view(x.shape)
         return x

@@ -15,6 +15,7 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.errors import DivergenceWarning, HatrackError
 from hatrack.learn.capacity import total_capacity
+from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.engine import Engine
 from hatrack.learn.schedule import Patience
 from hatrack.learn.seeds import generator, noise
@@ -277,7 +278,7 @@ def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for task, feed in feeds.items():
         for batch in feed.batches(_large(feed, method.model.device)):
-            with method.model.turn:
+            with method.model.turn, fast(method.model.device):
                 logits = method.predict(batch.x, task)
                 loss += method.valid_loss(logits, batch.y) * len(batch.y)
             right += _right(logits, batch.y)
@@ -290,7 +291,7 @@ def accuracy(method: Method, feed: Feed, task: int) -> float:
     """Return the accuracy of a task on `feed`."""
     right = torch.zeros((), device=method.model.device, dtype=torch.long)
     for batch in feed.batches(_large(feed, method.model.device)):
-        with method.model.alone():
+        with method.model.alone(), fast(method.model.device):
             logits = method.predict(batch.x, task)
         right += _right(logits, batch.y)
     return int(right) / len(feed)

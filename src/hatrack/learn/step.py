@@ -13,7 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
-from hatrack.learn.machine.cpu.mode import FastOnCpu
+from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.parallel import ProcessGroup, process_group
 from hatrack.learn.refusals import refuse_unfit_optimizer
 from hatrack.masks.lock import Lock, hooked, watched
@@ -60,7 +60,7 @@ class Stepper:
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.group = process_group()
         self._evaluates = evaluates(optimizer)
-        self._mode = FastOnCpu() if method.model.device.type == "cpu" else NO_MODE
+        self._mode = fast(method.model.device)
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)

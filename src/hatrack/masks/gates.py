@@ -18,7 +18,7 @@ from hatrack.masks.unitmap import ON, UnitMap
 EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
 COSH_RANGE = 50.0  # cosh(50) ≈ 2.6e21 still fits float32
 CLOSED = 2.0**-90  # compensation, by cosh(50) ≈ 2^71 at most, makes nothing of slopes below
-IN_CACHE = 2**16  # entries of a stretch: with what is computed from it, it fits the second cache of a core
+IN_CACHE = 2**18  # entries of a stretch: with what is computed from it, a core's share of it stays in its cache
 
 Parts: TypeAlias = Mapping[tuple[int, int], Tensor]
 

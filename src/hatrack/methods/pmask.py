@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.entries import gate_entries, gated
+from hatrack.masks.entries import gated_entries
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.hyper import hyper
@@ -71,8 +71,7 @@ class PMask(HardAttention):
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def loss(self, batch: Batch) -> Tensor:
-        gates = gate_entries(self.embedding, self.scale())
-        price, weights = gated(gates, self.prices, self.masks.masked)
+        price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
         return cross_entropy(self.model.logits(batch.x, self.task, weights=weights), batch.y) + self.c * price
 
     def _logits(self, x: Tensor, task: int, gates: Tensor) -> Tensor:
