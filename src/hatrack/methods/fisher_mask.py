@@ -2,12 +2,14 @@
 
     after task t  F^t = EWC's Fisher diagonal (fisher.py); M^t = the `share` of all entries with the largest F^t,
                   taken from every parameter tensor alike (layer-wise), or from all of them together (global)
-                  M^{≤t} = M^t ∪ M^{≤t−1}
+                  M^{≤t} = M^t ∪ M^{≤t−1}; without `union` M^t alone
+    neurons       F^t summed over the row that a neuron has in each tensor of its layer; its rows are frozen as one
     training      g ← 0 where M^{≤t−1}, g as it is elsewhere; loss + l1·Σ|θ| over the weights on request
 
 Layer-wise by default: the source finds importances that differ by 1e5 between layers, so that a global threshold
 freezes some layers and leaves others free. It takes the mask of the last task alone and sees old tasks lost; the
-union over tasks is the remedy. L1, which it proposes, makes weights vanish that later tasks can then use.
+union over tasks is the remedy. It speaks of parameters and of neurons, and masks "element-wisely": single entries are
+the default here. L1, which it proposes, makes weights vanish that later tasks can then use.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.fisher import fisher_diagonal
@@ -40,6 +43,8 @@ class FisherMask(GradientMask):
         0.9, "share of the entries that a task freezes", low=0.0, high=1.0, search=(0.5, 0.99, "linear")
     )
     layerwise: bool = hyper(True, "freeze that share of every parameter tensor, not of all entries together")
+    neurons: bool = hyper(False, "freeze neurons as a whole (rows of weights, with their biases), not single entries")
+    union: bool = hyper(True, "keep frozen what any task froze; off, what the last one froze alone, as the source does")
     l1: float = hyper(0.0, "weight of Σ|θ| over the network's weights: makes more of them free", low=0.0)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -58,7 +63,33 @@ class FisherMask(GradientMask):
         return {name: mask.float() for name, mask in self.importance.items()}
 
     def end_task(self, feed: Feed) -> None:
-        self.accumulate(largest(self.fisher(feed), self.share, self.layerwise))
+        self.freeze(self.fisher(feed))
+
+    def freeze(self, significance: Mapping[str, Tensor]) -> None:
+        """Mark what is frozen from now on."""
+        mark = largest_rows if self.neurons else largest
+        marked = mark(significance, self.share, self.layerwise)
+        if self.union:
+            self.accumulate(marked)
+        else:
+            self.importance = marked
+
+
+def largest_rows(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict[str, Tensor]:
+    """Mark the rows of the `share` of neurons with the largest sums over all tensors of their layer."""
+    neurons: dict[str, Tensor] = {}
+    for name, value in values.items():
+        sums = value.flatten(1).sum(1) if value.ndim > 1 else value
+        place = _place(name, value)
+        neurons[place] = neurons[place] + sums if place in neurons else sums
+    marked = largest(neurons, share, layerwise)
+    rows = {name: marked[_place(name, value)] for name, value in values.items()}
+    return {name: rows[name].view(-1, *[1] * (v.ndim - 1)).expand_as(v).contiguous() for name, v in values.items()}
+
+
+def _place(name: str, value: Tensor) -> str:
+    """Name the neurons that a tensor has a row each for: those of its layer, by their number."""
+    return f"{layer_of(name)}/{len(value)}"
 
 
 def largest(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict[str, Tensor]:

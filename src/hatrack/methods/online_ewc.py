@@ -9,10 +9,12 @@ joint loss around the last model. The paper tunes λ and γ for its own tasks an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
@@ -20,6 +22,8 @@ from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.anchor import Anchor
 from hatrack.methods.parts.declared import part
 from hatrack.methods.parts.fisher import fisher_diagonal
+
+GAMMA, GAMMA_HELP = 0.95, "γ: what remains of the old Fisher when a task ends"
 
 
 @dataclass
@@ -35,9 +39,7 @@ class OnlineEWC(Method):
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(5000.0, "λ: weight of the penalty", low=0.0, search=(500.0, 50_000.0, "log"))
-    gamma: float = hyper(
-        0.95, "γ: what remains of the old Fisher when a task ends", low=0.0, high=1.0, search=(0.5, 1.0, "linear")
-    )
+    gamma: float = hyper(GAMMA, GAMMA_HELP, low=0.0, high=1.0, search=(0.5, 1.0, "linear"))
 
     anchor: Anchor = part(Anchor)
 
@@ -47,6 +49,10 @@ class OnlineEWC(Method):
 
     def end_task(self, feed: Feed) -> None:
         self.model.net.eval()
-        new, old = fisher_diagonal(self.loss, self.shared(), feed), self.anchor.weights
-        merged = {name: self.gamma * old[name] + f for name, f in new.items()} if old else new
-        self.anchor.hold(self.shared(), merged)
+        hold_fading(self.anchor, self.shared(), fisher_diagonal(self.loss, self.shared(), feed), self.gamma)
+
+
+def hold_fading(anchor: Anchor, parameters: Mapping[str, Tensor], new: Mapping[str, Tensor], gamma: float) -> None:
+    """F* ← γ·F* + F_t, around the weights as they are now."""
+    old = anchor.weights
+    anchor.hold(parameters, {name: gamma * old[name] + f for name, f in new.items()} if old else new)
