@@ -35,7 +35,8 @@ def study(
     methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods of the file.")] = None,
     settings: Settings = None,
     workers: Workers = None,
-    engine: Annotated[str, typer.Option(help="local (processes on this machine) or ray.")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes on this machine) or ray.")] = "local",
+    engine: Annotated[str | None, typer.Option(hidden=True)] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster. [default: one on this machine]")] = None,
     device: Device = None,
     data: Data = None,
@@ -59,13 +60,16 @@ def study(
     from hatrack.studies.text import summary
 
     refuse_several("study")
+    if engine is not None:  # what --on was called before
+        instead = f"--on {engine}" if engine in ("local", "ray") else f"--set engine={engine}"
+        raise HatrackError(f"study takes no --engine; write {instead}.")
     if tensorboard:
         required()  # before anything is made
     chosen = find(file).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
-    runner = _engine(engine, address, workers)
+    runner = _engine(on, address, workers)
     machine = Machine(device, data, tensorboard, remote=address is not None)
     try:
         outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
@@ -138,9 +142,9 @@ def _engine(name: str, address: str | None, workers: int | None) -> Engine:
 
         return Ray(address, workers)
     if name != "local":
-        raise HatrackError(f"unknown engine {name!r}; accepted: local, ray.")
+        raise HatrackError(f"--on takes local or ray, got {name!r}.")
     if address is not None:
-        raise HatrackError(f"--address {address} is that of a Ray cluster; give --engine ray with it.")
+        raise HatrackError(f"--address {address} is that of a Ray cluster; give --on ray with it.")
     from hatrack.studies.engine import Local
 
     return Local(workers)

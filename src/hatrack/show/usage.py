@@ -17,7 +17,8 @@ def restated(error: Any) -> HatrackError:
     command = error.ctx.command if error.ctx is not None else None
     option = getattr(error, "option_name", None)
     if command is not None and option is not None and type(error).__name__ == "NoSuchOption":
-        accepted = [name for parameter in command.params for name in parameter.opts if name.startswith("-")]
+        shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+        accepted = [name for parameter in shown for name in parameter.opts if name.startswith("-")]
         return unknown("option", option, [*accepted, "--help"])
     words = error.format_message()
     named = _quoted(words)

@@ -28,7 +28,7 @@ class Ray:
         try:
             self._ray: Any = import_module("ray")
         except ImportError:
-            raise HatrackError("--engine ray needs Ray: pip install 'hatrack[ray]'.") from None
+            raise HatrackError("--on ray needs Ray: pip install 'hatrack[ray]'.") from None
         self._address, self._workers = address, workers
 
     def run(self, jobs: Sequence[Job], hear: Hear) -> Iterator[Done[Job]]:
