@@ -22,7 +22,7 @@ import torch
 from hatrack.learn import fit, loop
 from hatrack.learn.machine.engine import Engine
 from hatrack.runs import folder, runner
-from hatrack.runs.listener import Listener
+from hatrack.runs.callback import Listener
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.writer import Writer

@@ -268,7 +268,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
     from contextlib import ExitStack
 
     from hatrack.runs import folder, spec
-    from hatrack.runs.cohort import execute_together, parse_seeds
+    from hatrack.runs.multi_seed import execute_together, parse_seeds
     from hatrack.runs.setup import prepare
     from hatrack.show.cohort import cohort_summary
     from hatrack.show.plain import PlainProgress

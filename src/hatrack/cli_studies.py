@@ -12,7 +12,7 @@ from hatrack.processes import refuse_several
 from hatrack.show.terminal import complain, say, say_line
 
 if TYPE_CHECKING:
-    from hatrack.studies.engine import Engine
+    from hatrack.studies.executor import Executor
 
 CODE = "or file.py:Name, package.module:Name"
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Other seeds than the file's.")]
@@ -50,11 +50,11 @@ def study(
 
     The same command goes on with a study that was stopped, and repeats no finished run.
     """
-    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.multi_seed import parse_seeds
     from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse_all
     from hatrack.show.study import StudyProgress
-    from hatrack.studies.carry import Machine, carry_out
+    from hatrack.studies.execute import Machine, carry_out
     from hatrack.studies.export import write
     from hatrack.studies.recipes import find
     from hatrack.studies.text import summary
@@ -69,7 +69,7 @@ def study(
     chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
-    runner = _engine(on, address, workers)
+    runner = _executor(on, address, workers)
     machine = Machine(device, data, tensorboard, remote=address is not None)
     try:
         outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
@@ -110,7 +110,7 @@ def tune(
     stopped.
     """
     from hatrack.registry import short
-    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.multi_seed import parse_seeds
     from hatrack.runs.spec import chosen
     from hatrack.runs.values import parse_all
     from hatrack.show.tune import TuneProgress, listed
@@ -136,16 +136,16 @@ def _stopped() -> int:
     return 130
 
 
-def _engine(name: str, address: str | None, workers: int | None) -> Engine:
+def _executor(name: str, address: str | None, workers: int | None) -> Executor:
     if name == "ray":
-        from hatrack.studies.ray_engine import Ray
+        from hatrack.studies.ray_executor import Ray
 
         return Ray(address, workers)
     if name != "local":
         raise HatrackError(f"--on takes local or ray, got {name!r}.")
     if address is not None:
         raise HatrackError(f"--address {address} is that of a Ray cluster; give --on ray with it.")
-    from hatrack.studies.engine import Local
+    from hatrack.studies.executor import Local
 
     return Local(workers)
 

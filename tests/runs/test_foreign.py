@@ -20,7 +20,7 @@ from hatrack.learn.fit import Epoch
 from hatrack.runs import spec
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.folder import create
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.runs.runner import execute
 from hatrack.runs.setup import prepare
 from hatrack.runs.verify import verify_run

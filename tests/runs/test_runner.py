@@ -14,7 +14,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.runs import folder
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.runs.runner import execute, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec, read, resolve

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.runs.spec import Spec
 from hatrack.show.live import LiveProgress
 from hatrack.show.plain import PlainProgress

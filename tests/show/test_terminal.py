@@ -16,7 +16,7 @@ from rich.console import Console
 from hatrack import cli
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import Listener, Outcome, Plan
 from hatrack.runs.spec import Spec
 from hatrack.show.cohort import cohort_summary
 from hatrack.show.live import LiveProgress

@@ -1,11 +1,11 @@
-"""An engine without processes: one job after the other, here."""
+"""An executor without processes: one job after the other, here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hatrack.studies.engine import Hear
+from hatrack.studies.executor import Hear
 from hatrack.studies.job import Job, carry_out
 from hatrack.studies.pool import Done, failed
 

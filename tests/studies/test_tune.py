@@ -15,8 +15,8 @@ from hatrack.errors import HatrackError
 from hatrack.runs.spec import resolve
 from hatrack.studies.file import read
 from hatrack.studies.pool import Done
-from hatrack.studies.score import Report, Trial, score
-from hatrack.studies.space import space, within
+from hatrack.studies.objective import Report, Trial, score
+from hatrack.studies.search_space import space, within
 from hatrack.studies.tune import Search, hopeless, tune
 
 optuna = pytest.importorskip("optuna")

@@ -28,7 +28,7 @@ from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
 from hatrack.runs.folder import Folder
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import Listener, Outcome, Plan
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result

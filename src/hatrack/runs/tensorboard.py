@@ -13,7 +13,7 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import Listener, Outcome, Plan
 
 SHOWN = ("train_loss", "valid_loss", "valid_accuracy", "lr", "s", "capacity")
 

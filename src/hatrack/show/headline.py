@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hatrack.runs.listener import Plan
+from hatrack.runs.callback import Plan
 
 
 def headline(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.show.headline import headline
 from hatrack.show.timeleft import TimeLeft
 from hatrack.show.words import duration, facts, outcome_facts

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.show.headline import headline
 from hatrack.show.terminal import say_line
 from hatrack.show.timeleft import TimeLeft

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hatrack.runs.listener import Listener
+from hatrack.runs.callback import Listener
 from hatrack.show.plain import PlainProgress
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome
+from hatrack.runs.callback import Outcome
 
 
 def duration(seconds: float) -> str:

@@ -25,7 +25,7 @@ from hatrack.data.mixture import names_in
 from hatrack.methods import METHODS
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import Spec
-from hatrack.studies.engine import default_workers
+from hatrack.studies.executor import default_workers
 from hatrack.studies.plan import Plan
 
 BATCH, STEPS = 64, 3

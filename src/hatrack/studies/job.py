@@ -12,7 +12,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
 from hatrack.runs import spec
 from hatrack.runs.folder import Folder, InUse, create, open_run
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import Outcome, Plan
 from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec

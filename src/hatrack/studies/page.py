@@ -10,7 +10,7 @@ from typing import Any
 from hatrack import __version__
 from hatrack.report.builder import Card, Head, Section, build, escape, how, left_out, table
 from hatrack.report.words import DASH, counted, duration, number, size, whole
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.file import Study
 from hatrack.studies.pictures import closer_looks, over_the_tasks, seed_by_seed
 from hatrack.studies.ranking import lines, ranking

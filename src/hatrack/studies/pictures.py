@@ -12,7 +12,7 @@ from hatrack.report import plots, study_plots
 from hatrack.report.builder import Section, left_out, pictures
 from hatrack.report.picture import Picture
 from hatrack.report.read import Run, read
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.file import Entry, Study
 from hatrack.studies.table import Row, Table
 

@@ -20,7 +20,7 @@ from hatrack.runs.references import SAME
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.identity import folder_name
-from hatrack.studies.levels import merged
+from hatrack.studies.overrides import merged
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from hatrack.measure import Interval, Reading, interval, reading
 from hatrack.report.words import DASH, counted, duration, number, size
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.figures import Figure
 from hatrack.studies.findings import Finding
 

@@ -24,12 +24,12 @@ from hatrack.runs import toml
 from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
-from hatrack.studies.engine import default_workers, settle
+from hatrack.studies.executor import default_workers, settle
 from hatrack.studies.export import csv_text
 from hatrack.studies.journal import mend
 from hatrack.studies.pool import Done, Pool
-from hatrack.studies.score import Report, Trial, score, validation_only
-from hatrack.studies.space import space, suggest, within
+from hatrack.studies.objective import Report, Trial, score, validation_only
+from hatrack.studies.search_space import space, suggest, within
 
 WARM_UP = 5
 """Trials that must be over before any is given up."""

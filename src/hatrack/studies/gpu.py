@@ -17,7 +17,7 @@ import torch
 
 from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 from hatrack.studies.job import Job, carrying
-from hatrack.studies.lines import lines_to
+from hatrack.studies.notices import lines_to
 from hatrack.studies.pool import Done, failed
 
 STREAMS = 8  # more gain nothing on a GPU that eight small networks keep busy

@@ -17,7 +17,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
 from hatrack.learn.machine.side_by_side import together
 from hatrack.runs.folder import Folder
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import Listener, Outcome, Plan
 from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
 from hatrack.runs.tensorboard import with_events

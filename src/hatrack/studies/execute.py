@@ -1,4 +1,4 @@
-"""Carry a study out: what is not finished goes to the engine; whatever comes of it, the report is written.
+"""Carry a study out: what is not finished goes to the executor; whatever comes of it, the report is written.
 
 Nothing but the run folders remembers what is done, so that a study killed at any moment goes on where it was.
 """
@@ -20,7 +20,7 @@ from hatrack.notebook import card, table
 from hatrack.runs.folder import cannot, lock
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
-from hatrack.studies.engine import Engine
+from hatrack.studies.executor import Executor
 from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding, diverged, gather, without_value
 from hatrack.studies.job import Job
@@ -69,7 +69,7 @@ class Machine:
     remote: bool = False
 
 
-def carry_out(study: Study, out: Path, references: Path, machine: Machine, engine: Engine, watcher: Watcher) -> Outcome:
+def carry_out(study: Study, out: Path, references: Path, machine: Machine, executor: Executor, watcher: Watcher) -> Outcome:
     """Do what is left of a study in its folder `out`."""
     # Absolute, since workers may run elsewhere.
     places = Places(out.absolute() / "runs", references.absolute())
@@ -88,7 +88,7 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
         for draft in places.runs.glob(".*.tmp"):
             shutil.rmtree(draft)  # a killed process was making it
         atomic.write(out / "study.toml", study.text)
-        reasons = _work(planned, out, machine, engine, watcher)
+        reasons = _work(planned, out, machine, executor, watcher)
         findings = gather(planned, places.runs, reasons, watcher.notice)
         for line in without_value(study.measures, findings):
             watcher.notice(line)
@@ -131,7 +131,7 @@ def _require_data(planned: Plan) -> None:
         raise errors[0]
 
 
-def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
+def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, watcher: Watcher) -> dict[Path, str]:
     """Carry out the runs that are not finished; return why some of them failed."""
     # A reference is shared with other studies, and stays as it is.
     against = {run.path: run.against for run in planned.runs if run.spec.method not in SERVES}
@@ -140,7 +140,7 @@ def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: W
     todo = [job for job in jobs if not job.done]
     watcher.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}
-    for over in engine.run(todo, watcher.said) if todo else ():
+    for over in executor.run(todo, watcher.said) if todo else ():
         _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
         if over.reason is not None:
             reasons[over.item.path] = over.reason

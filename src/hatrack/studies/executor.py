@@ -1,6 +1,6 @@
-"""Engines carry out the runs of a study. One verb, so that others can be added.
+"""Executors carry out the runs of a study. One verb, so that others can be added.
 
-An engine is given all jobs at once and may group them as it likes (all seeds of a spec in one process, say). Whatever
+An executor is given all jobs at once and may group them as it likes (all seeds of a spec in one process, say). Whatever
 it does, a run's folder must be left as `runs.runner` leaves it: resumable after any epoch, `result.json` last.
 """
 
@@ -12,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from hatrack.studies.cohorts import Share, shares, work_together
+from hatrack.studies.gpu import Share, shares, work_together
 from hatrack.studies.job import Job, carry_out
-from hatrack.studies.lines import lines_to
+from hatrack.studies.notices import lines_to
 from hatrack.studies.pool import Done, Pool
 
 Hear = Callable[[Job, Any], Any]
 
 
-class Engine(Protocol):
-    """Called by `carry`, once, with the jobs that are not finished yet."""
+class Executor(Protocol):
+    """Called by `execute`, once, with the jobs that are not finished yet."""
 
     def run(self, jobs: Sequence[Job], hear: Hear) -> Iterator[Done[Job]]:
         """Yield each job as it ends, well or not; tell `hear` a `job.Step` or a line of text meanwhile."""

@@ -14,8 +14,8 @@ import torch
 
 from hatrack.errors import HatrackWarning
 from hatrack.runs.spec import resolve
-from hatrack.studies import cohorts, engine
-from hatrack.studies.cohorts import Share, shares, work_together
+from hatrack.studies import executor, gpu
+from hatrack.studies.gpu import Share, shares, work_together
 from hatrack.studies.job import Job, Step, carry_out
 from hatrack.studies.pool import Done
 from sealing import timeless
@@ -40,7 +40,7 @@ def outcome(path: Path) -> dict[str, Any]:
 def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
     streams: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cohorts, "STREAMS", streams)
+    monkeypatch.setattr(gpu, "STREAMS", streams)
     a, b, c = job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat"), job(tmp_path / "c", 2)
     c.path.write_text("not a folder")
     told: list[Any] = []
@@ -63,7 +63,7 @@ def test_what_the_library_says_is_said_of_the_run_whose_turn_it_is(
             logging.getLogger("hatrack.data").info("%s notes", job.name)
             yield
 
-    monkeypatch.setattr(cohorts, "carrying", talking)
+    monkeypatch.setattr(gpu, "carrying", talking)
     a, b = job(tmp_path / "a", 0), job(tmp_path / "b", 1)
     told: list[Any] = []
     before = list(logging.getLogger("hatrack").handlers)
@@ -80,7 +80,7 @@ def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: p
             raise torch.OutOfMemoryError("full")
         yield
 
-    monkeypatch.setattr(cohorts, "carrying", full)
+    monkeypatch.setattr(gpu, "carrying", full)
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []
     work_together(Share(jobs), told.append)
@@ -99,7 +99,7 @@ def test_a_process_whose_gpu_has_failed_ends_unless_one_run_alone_is_to_blame(
     def end(code: int) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr(cohorts, "carrying", broken)
+    monkeypatch.setattr(gpu, "carrying", broken)
     monkeypatch.setattr("os._exit", end)
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []
@@ -131,12 +131,12 @@ def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
                         yield Done(one)
                 yield Done(item, reason="killed" if dead else None)
 
-    monkeypatch.setattr(engine, "Pool", Here)
-    monkeypatch.setattr(engine, "default_workers", lambda device: 1)
+    monkeypatch.setattr(executor, "Pool", Here)
+    monkeypatch.setattr(executor, "default_workers", lambda device: 1)
     jobs = [job(tmp_path / str(seed), seed) for seed in range(3)]
     jobs = [Job(j.path, j.spec.model_copy(update={"device": "cuda"})) for j in jobs]
     heard: list[str] = []
-    ends = list(engine.Local().run(jobs, lambda which, message: heard.append(f"{which.name} {message}")))
+    ends = list(executor.Local().run(jobs, lambda which, message: heard.append(f"{which.name} {message}")))
     assert given == [["0", "1", "2"], ["1"], ["2"]]
     assert [(end.item.name, end.reason) for end in ends] == [("0", None), ("1", "killed"), ("2", None)]
     assert heard == ["2 hello", "1 hello", "2 hello"]
@@ -146,7 +146,7 @@ def test_a_share_is_carried_out_by_a_process_of_its_own(tmp_path: Path) -> None:
     jobs = [job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat")]
     said: list[tuple[str, Any]] = []
     ends = list(
-        engine._pooled(shares(jobs, 1), 1, partial(engine._hear, lambda which, m: said.append((which.name, m))))
+        executor._pooled(shares(jobs, 1), 1, partial(executor._hear, lambda which, m: said.append((which.name, m))))
     )
     assert {end.item.name for end in ends[:-1]} == {"a", "b"}
     assert isinstance(ends[-1].item, Share)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from hatrack.errors import HatrackError
-from hatrack.studies.engine import Hear, settle, work
+from hatrack.studies.executor import Hear, settle, work
 from hatrack.studies.job import Job
 from hatrack.studies.pool import ATTEMPTS, Done, failed
 

@@ -10,7 +10,7 @@ import pytest
 
 from hatrack.cli import main
 from hatrack.errors import HatrackError
-from hatrack.studies.ray_engine import _require_answer
+from hatrack.studies.ray_executor import _require_answer
 from sealing import timeless
 
 pytest.importorskip("ray")

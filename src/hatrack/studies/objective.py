@@ -15,7 +15,7 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
-from hatrack.studies.lines import lines_to
+from hatrack.studies.notices import lines_to
 
 
 @dataclass(frozen=True)
