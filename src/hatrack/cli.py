@@ -251,8 +251,8 @@ def _carry_out(setup: Any, folder: Any, events: bool) -> None:
 
     meet()
     try:
-        with progress() as listener:
-            result = execute(setup, folder, with_events(listener, events))
+        with progress() as shown:
+            result = execute(setup, folder, *with_events(shown, events))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
     except Exception as error:
@@ -271,7 +271,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
     from hatrack.runs.multi_seed import execute_together, parse_seeds
     from hatrack.runs.setup import prepare
     from hatrack.show.cohort import cohort_summary
-    from hatrack.show.plain import PlainProgress
+    from hatrack.show.progress import PlainProgress
 
     processes.refuse_several("--seeds")
     specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]

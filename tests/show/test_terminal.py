@@ -16,12 +16,12 @@ from rich.console import Console
 from hatrack import cli
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.fit import Epoch
-from hatrack.runs.callback import Listener, Outcome, Plan
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.spec import Spec
 from hatrack.show.cohort import cohort_summary
 from hatrack.show.live import LiveProgress
 from hatrack.show.notices import show_notices
-from hatrack.show.plain import PlainProgress
+from hatrack.show.progress import PlainProgress
 from hatrack.show.study import StudyProgress
 from hatrack.show.summary import summary
 from hatrack.show.terminal import complain, say, say_line
@@ -32,7 +32,7 @@ from report.folder import write_run
 from studies.made_up import TEXT, outcome
 
 EVIL = "a\x1b[2J\x1b]0;x\x07\r\x9b1m\nhatrack: b"
-PLAN = Plan(Spec(device="cpu"), Path(EVIL), [EVIL, EVIL], 1, [10, 10], finished=0, resumed=False)
+PLAN = RunPlan(Spec(device="cpu"), Path(EVIL), [EVIL, EVIL], 1, [10, 10], finished=0, resumed=False)
 EPOCH = Epoch(0, EVIL, 0, 1, 1, 0.25, 0.5, 0.9, 0.05, None, None, True)
 
 
@@ -40,10 +40,10 @@ def controls(text: str) -> set[str]:
     return {c for c in text if c < " " or "\x7f" <= c < "\xa0"} - {"\n"}
 
 
-def watch(listener: Listener) -> None:
-    listener.planned(PLAN)
-    listener.epoch(EPOCH)
-    listener.learned(Outcome(0, EVIL, [0.5], 1, None, 1.0))
+def watch(callback: PlainProgress) -> None:
+    callback.on_start(PLAN)
+    callback.on_epoch(EPOCH)
+    callback.on_task(TaskResult(0, EVIL, [0.5], 1, None, 1.0))
 
 
 def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,10 +60,10 @@ def test_redrawn_lines() -> None:
         console = Console(file=out, force_terminal=True, width=200, color_system=None)
         plan = PLAN if evil else replace(PLAN, names=["a", "a"], path=Path("a"))
         with LiveProgress(console) as live:
-            live.planned(plan)
-            live.epoch(EPOCH)
+            live.on_start(plan)
+            live.on_epoch(EPOCH)
             live._live.refresh()
-            live.learned(Outcome(0, plan.names[0], [0.5], 1, None, 1.0))
+            live.on_task(TaskResult(0, plan.names[0], [0.5], 1, None, 1.0))
             live._live.refresh()
         return out.getvalue()
 

@@ -21,6 +21,7 @@ from safetensors.torch import save
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
 from hatrack.learn.learner import Learner
@@ -28,7 +29,7 @@ from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
 from hatrack.runs.folder import Folder
-from hatrack.runs.callback import Listener, Outcome, Plan
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result
@@ -38,9 +39,9 @@ from hatrack.runs.writer import Writer
 from hatrack.seal import digest
 
 
-def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
+def execute(setup: Setup, folder: Folder, *callbacks: object) -> dict[str, Any]:
     """Do what is left of the run, leave its files in `folder` and return what result.json holds."""
-    run = executing(setup, folder, listener)
+    run = executing(setup, folder, callbacks)
     while True:
         try:
             next(run)
@@ -50,7 +51,7 @@ def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
 
 
 def executing(
-    setup: Setup, folder: Folder, listener: Listener, against: Sequence[Path] = ()
+    setup: Setup, folder: Folder, callbacks: Sequence[object], against: Sequence[Path] = ()
 ) -> Generator[None, None, dict[str, Any]]:
     """Do the same bit by bit, so that several runs can take turns; `against`: runs that measures may be taken from."""
     page = folder.checkpoint / PAGE
@@ -66,7 +67,7 @@ def executing(
     try:
         writing = Writer(setup.learner, folder.checkpoint, records.sync, about)
         with writing as writer, Peak(setup.learner.device) as peak:
-            yield from _learn(setup, folder, listener, records, writer, peak)
+            yield from _learn(setup, folder, callbacks, records, writer, peak)
         return _finish(setup, folder, records, against)
     finally:
         records.close()
@@ -83,7 +84,7 @@ def finished(folder: Folder) -> dict[str, Any] | None:
 
 
 def _learn(
-    setup: Setup, folder: Folder, listener: Listener, records: Records, writer: Writer, peak: Peak
+    setup: Setup, folder: Folder, callbacks: Sequence[object], records: Records, writer: Writer, peak: Peak
 ) -> Iterator[None]:
     spec, tasks, learner = setup.spec, setup.tasks, setup.learner
     began = monotonic() - records.seconds
@@ -92,7 +93,7 @@ def _learn(
         fields = asdict(epoch) | {"seconds": monotonic() - began}
         records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
         writer.save()
-        listener.epoch(epoch)
+        tell(callbacks, "on_epoch", epoch)
 
     resumed = len(records) > 0
     records.start(spec.model_dump(exclude={"data"}))
@@ -103,7 +104,8 @@ def _learn(
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
-    listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
+    plan = RunPlan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed)
+    tell(callbacks, "on_start", plan)
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
         accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
@@ -113,7 +115,8 @@ def _learn(
             writer.save()
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
-        listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))
+        result = TaskResult(index, names[index], accuracy, records.epochs(index), used, seconds)
+        tell(callbacks, "on_task", result)
     yield from _written(writer)
     writer.save(last=True)  # also where all was learned before: a killed process may have left replaced files behind
     yield from _written(writer)
