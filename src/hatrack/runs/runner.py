@@ -25,6 +25,7 @@ from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
 from hatrack.learn.learner import Learner
+from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
@@ -41,6 +42,7 @@ from hatrack.seal import digest
 
 def execute(setup: Setup, folder: Folder, *callbacks: object) -> dict[str, Any]:
     """Do what is left of the run, leave its files in `folder` and return what result.json holds."""
+    _meet()
     run = executing(setup, folder, callbacks)
     while True:
         try:
@@ -48,6 +50,20 @@ def execute(setup: Setup, folder: Folder, *callbacks: object) -> dict[str, Any]:
         except StopIteration as end:
             result: dict[str, Any] = end.value
             return result
+
+
+def learn_along(setup: Setup) -> None:
+    """Do what a rank other than the first does: the same training, without a folder, a report or a word."""
+    _meet()
+    for task in setup.tasks[setup.learner.finished :]:
+        setup.learner.learn(task, progress=False)
+
+
+def _meet() -> None:
+    """Wait until every rank has read what it needs, before the first one writes."""
+    group = process_group()
+    if group is not None:
+        group.barrier()
 
 
 def executing(

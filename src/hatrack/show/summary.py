@@ -1,9 +1,10 @@
-"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, where the files are."""
+"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, files; of several, a line each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from hatrack.measure import MEASURES
@@ -31,6 +32,24 @@ def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
     """Return the text for a finished run (`result`: what result.json holds) whose folder is `path`."""
     blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path)]
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exception], paths: Sequence[Path]) -> str:
+    """Return a table of runs that differ in their seed, then mean and spread; one that was stopped says why."""
+    lines = [f"{'seed':>5}  {'accuracy':>8}  {'forgetting':>10}  {'time':>7}  folder"]
+    accuracies = []
+    for seed, result, path in zip(seeds, results, paths, strict=True):
+        if isinstance(result, Exception):
+            reason = " ".join(str(result).split()) or type(result).__name__
+            again = f" (to go on: hatrack resume {path})" if path.exists() else ""  # a refused run leaves no folder
+            lines.append(f"{seed:>5}  stopped: {reason}{again}")
+            continue
+        acc, lost = result["metrics"]["acc"], _figure(result["metrics"]["forgetting"])
+        accuracies.append(acc)
+        lines.append(f"{seed:>5}  {acc:>8.4f}  {lost:>10}  {duration(result['seconds']):>7}  {path}")
+    if len(accuracies) > 1:
+        lines.append(f"{'mean':>5}  {mean(accuracies):>8.4f} ± {stdev(accuracies):.4f} over {len(accuracies)} seeds")
+    return "\n".join(map(visible, lines))
 
 
 def _matrix(result: Mapping[str, Any], width: int) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from hatrack.studies.gpu import Share, shares, work_together
 from hatrack.studies.job import Job, carry_out
-from hatrack.studies.notices import lines_to
+from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, Pool
 
 Hear = Callable[[Job, Any], Any]
@@ -91,5 +91,5 @@ def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
     if isinstance(item, Share):
         work_together(item, tell)
     else:
-        with lines_to(tell):
+        with notices_to(tell):
             carry_out(item, tell)

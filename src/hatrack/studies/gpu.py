@@ -17,7 +17,7 @@ import torch
 
 from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 from hatrack.studies.job import Job, carrying
-from hatrack.studies.notices import lines_to
+from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, failed
 
 STREAMS = 8  # more gain nothing on a GPU that eight small networks keep busy
@@ -65,7 +65,7 @@ def _speaking(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     """Carry a job out bit by bit; what the library says during its turns is said of this job."""
     turns = carrying(job, tell)
     while True:
-        with lines_to(tell):
+        with notices_to(tell):
             try:
                 next(turns)
             except StopIteration:

@@ -15,7 +15,7 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
-from hatrack.studies.notices import lines_to
+from hatrack.studies.notices import notices_to
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Report:
 
 def score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
     """Return the trial's figure; None where it was given up on the way."""
-    with lines_to(tell):
+    with notices_to(tell):
         return _score(trial, tell)
 
 

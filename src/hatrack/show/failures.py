@@ -1,11 +1,13 @@
-"""Mistakes in the command line itself, put like all others: what was given, what is accepted, the nearest."""
+"""What to say of errors that are not ours: of a mistake in the command line itself, of too little disk or memory."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import typer
 
+from hatrack import atomic
 from hatrack.errors import HatrackError, unknown
 
 # Newer versions of typer carry their own copy of click; the class is reached the same way in all of them.
@@ -21,14 +23,18 @@ def restated(error: Any) -> HatrackError:
         accepted = [name for parameter in shown for name in parameter.opts if name.startswith("-")]
         return unknown("option", option, [*accepted, "--help"])
     words = error.format_message()
-    named = _quoted(words)
-    if command is not None and hasattr(command, "commands") and words.startswith("No such command") and named:
-        return unknown("command", named, command.commands)
+    _, *quoted = words.split("'")
+    if hasattr(command, "commands") and words.startswith("No such command") and len(quoted) > 1 and quoted[0]:
+        return unknown("command", quoted[0], command.commands)
     hint = f" (see: {error.ctx.command_path} --help)" if error.ctx is not None else ""
     return HatrackError(words + hint)
 
 
-def _quoted(words: str) -> str | None:
-    """Return the first 'quoted' part of a message."""
-    parts = words.split("'")
-    return parts[1] if len(parts) > 2 else None
+def ran_out(error: BaseException) -> str | None:
+    """Say what ran out, and where; None where the error is another one. Nothing that was saved is lost by it."""
+    if isinstance(error, OSError) and error.errno in atomic.FULL:
+        return f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        return "memory ran out"
+    torch = sys.modules.get("torch")  # an error of torch's comes from a torch that is there
+    return "the GPU's memory ran out" if torch and isinstance(error, torch.OutOfMemoryError) else None
