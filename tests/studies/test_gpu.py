@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from hatrack.errors import HatrackWarning
 from hatrack.runs.spec import resolve
 from hatrack.studies import executor, gpu
-from hatrack.studies.gpu import Share, shares, work_together
+from hatrack.studies.gpu import shares, work_together
 from hatrack.studies.job import Job, Step, carry_out
 from hatrack.studies.pool import Done
 from sealing import timeless
@@ -28,7 +27,7 @@ def job(path: Path, seed: int, method: str = "sgd") -> Job:
 
 def test_jobs_are_dealt_out_among_gpus(tmp_path: Path) -> None:
     jobs = [job(tmp_path, seed) for seed in range(5)]
-    assert [[j.spec.seed for j in share.jobs] for share in shares(jobs, 2)] == [[0, 2, 4], [1, 3]]
+    assert [[j.spec.seed for j in share] for share in shares(jobs, 2)] == [[0, 2, 4], [1, 3]]
     assert len(shares(jobs[:1], 2)) == 1
 
 
@@ -44,7 +43,7 @@ def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
     a, b, c = job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat"), job(tmp_path / "c", 2)
     c.path.write_text("not a folder")
     told: list[Any] = []
-    work_together(Share((a, b, c)), told.append)
+    work_together((a, b, c), told.append)
     ends = {said.item.name: said for said in told if isinstance(said, Done)}
     assert [ends[name].reason for name in "ab"] == [None, None]
     assert "already holds something" in (ends["c"].reason or "")
@@ -67,7 +66,7 @@ def test_what_the_library_says_is_said_of_the_run_whose_turn_it_is(
     a, b = job(tmp_path / "a", 0), job(tmp_path / "b", 1)
     told: list[Any] = []
     before = list(logging.getLogger("hatrack").handlers)
-    work_together(Share((a, b)), told.append)
+    work_together((a, b), told.append)
     first = [(one, line) for one in (a, b) for line in (f"{one.name} warns in turn 0", f"{one.name} notes")]
     assert told[:4] == first
     assert told[4] == (a, "a warns in turn 1")
@@ -83,9 +82,9 @@ def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(gpu, "carrying", full)
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []
-    work_together(Share(jobs), told.append)
+    work_together(tuple(jobs), told.append)
     assert [done.item for done in told] == [jobs[0]]
-    work_together(Share(jobs[1:]), told.append)
+    work_together(tuple(jobs[1:]), told.append)
     assert told[-1].reason == "OutOfMemoryError: full"
 
 
@@ -104,9 +103,9 @@ def test_a_process_whose_gpu_has_failed_ends_unless_one_run_alone_is_to_blame(
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []
     with pytest.raises(SystemExit):
-        work_together(Share(jobs), told.append)
+        work_together(tuple(jobs), told.append)
     with pytest.raises(torch.AcceleratorError, match="illegal"):
-        work_together(Share(jobs[:1]), told.append)
+        work_together(tuple(jobs[:1]), told.append)
     assert told == []
 
 
@@ -123,10 +122,10 @@ def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
 
         def run(self, items: list[Share], work: Any, hear: Any) -> Any:
             for item in items:
-                given.append([j.name for j in item.jobs])
-                hear(item, (item.jobs[-1], "hello"))
+                given.append([j.name for j in item])
+                hear(item, (item[-1], "hello"))
                 dead = "1" in given[-1]
-                for one in item.jobs[:1] * 2 if dead else item.jobs:  # those that end before it, told twice
+                for one in item[:1] * 2 if dead else item:  # those that end before it, told twice
                     if one.name != "1":
                         yield Done(one)
                 yield Done(item, reason="killed" if dead else None)
@@ -146,7 +145,7 @@ def test_a_share_is_carried_out_by_a_process_of_its_own(tmp_path: Path) -> None:
     jobs = [job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat")]
     said: list[tuple[str, Any]] = []
     ends = list(
-        executor._pooled(shares(jobs, 1), 1, partial(executor._hear, lambda which, m: said.append((which.name, m))))
+        executor._pooled(shares(jobs, 1), 1, executor._of_share(lambda which, m: said.append((which.name, m))))
     )
     assert {end.item.name for end in ends[:-1]} == {"a", "b"}
     assert isinstance(ends[-1].item, Share)

@@ -109,8 +109,9 @@ class Records:
                 f"start a new run with these settings."
             )
 
-    def epoch(self, task: int, epoch: int, fields: Mapping[str, Any]) -> None:
-        """Write the line of one epoch (counted from 1)."""
+    def epoch(self, fields: Mapping[str, Any]) -> None:
+        """Write the line of one epoch (counted from 1) of a task; the line begins with the two."""
+        task, epoch = fields["task"], fields["epoch"]
         self._write((task, epoch), {"event": "epoch", "task": task, "epoch": epoch, **fields})
 
     def task(self, task: int, fields: Mapping[str, Any]) -> None:
@@ -139,7 +140,6 @@ class Records:
                 )
 
     def close(self) -> None:
-        """Close the file."""
         with suppress(OSError):  # what could not be written was said then
             self._file.close()
 
@@ -177,7 +177,8 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         if due and not seal.intact(raw, before):
             raise Edited(f"{path}, line {number} or the one before it was changed after it was written; {PUT_BACK}.")
         position, last = checked.position, lines[-1].position if lines else (-2, 0)
-        if position <= last or position[0] not in (-1, finished) or not _fits(checked):
+        fits = not isinstance(checked, _Task) or len(checked.accuracy) == checked.task + 1
+        if position <= last or position[0] not in (-1, finished) or not fits:
             raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
         finished += isinstance(checked, _Task)
         fields.pop("sha256", None)
@@ -192,10 +193,6 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         if lines[covered["lines"] - 1].digest != covered["digest"]:
             raise Edited(f"{path} is not the one that its checkpoint belongs to; {PUT_BACK}.")
     return lines, start
-
-
-def _fits(line: _Spec | _Epoch | _Task) -> bool:
-    return not isinstance(line, _Task) or len(line.accuracy) == line.task + 1
 
 
 def _finite(value: Any) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic, sleep
@@ -106,8 +105,7 @@ def _learn(
     began = monotonic() - records.seconds
 
     def record(epoch: Epoch) -> None:
-        fields = asdict(epoch) | {"seconds": monotonic() - began}
-        records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
+        records.epoch(vars(epoch) | {"seconds": monotonic() - began})
         writer.save()
         tell(callbacks, "on_epoch", epoch)
 
@@ -120,13 +118,17 @@ def _learn(
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
-    plan = RunPlan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed)
+    sizes = [len(task.train) for task in tasks]
+    work = list(accumulate(sizes)) if learner.method.needs_old_data else sizes
+    plan = RunPlan(spec, folder.path, names, epochs, work, learner.finished, resumed)
     tell(callbacks, "on_start", plan)
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
         accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
-        records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
+        facts = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        fields = {"name": names[index], "accuracy": accuracy, **facts, "memory": peak.bytes(), "seconds": seconds}
+        records.task(index, fields)
         if index + 1 < len(tasks):
             writer.save()
         capacity = learner.capacity()
@@ -158,19 +160,7 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     atomic.write(folder.result, dumps(result))
     if against:
         with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs
-            result = completed(folder.path, against)
+            result, _ = completed(folder.path, against)
             atomic.write(folder.result, dumps(result))
     write_report(folder.path)
     return read_result(folder.path)
-
-
-def _further(learner: Learner, peak: Peak) -> dict[str, Any]:
-    """Return what else is worth recording of the task just learned."""
-    blocked = blocked_parameters(learner.method)
-    return {"blocked": blocked, "facts": dict(learner.method.facts()), "memory": peak.bytes()}
-
-
-def _work(setup: Setup) -> list[int]:
-    """Return how many samples an epoch of each task goes through."""
-    sizes = [len(task.train) for task in setup.tasks]
-    return list(accumulate(sizes)) if setup.learner.method.needs_old_data else sizes

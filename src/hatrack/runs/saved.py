@@ -5,7 +5,6 @@ No file names the network of a saved learner, and none may: it is code, which is
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +81,7 @@ def _write_epochs(learner: Learner, path: Path, spec: dict[str, Any]) -> None:
         for task, history in enumerate(learner.history):
             seconds += history.seconds
             for epoch in history.epochs:
-                fields = asdict(epoch) | {"seconds": seconds}
-                records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
+                records.epoch(vars(epoch) | {"seconds": seconds})
             records.task(task, {"name": history.name, "accuracy": history.accuracy, "seconds": seconds})
     finally:
         records.close()

@@ -5,7 +5,6 @@ Nothing but the run folders remembers what is done, so that a study killed at an
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import SERVES, Reading
 from hatrack.notebook import card, table
-from hatrack.runs.folder import cannot, lock
+from hatrack.runs.folder import held
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
 from hatrack.studies.executor import Executor
@@ -79,12 +78,7 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, execu
         _require_data(planned)
     if any((out / name).exists() for name in ("spec.toml", "search.json")):
         raise HatrackError(f"{str(out)!r} holds a run or a search; choose another --out.")
-    try:
-        places.runs.mkdir(parents=True, exist_ok=True)
-    except (OSError, RecursionError) as error:
-        raise cannot(out, error, "study") from None
-    held = lock(out)
-    try:
+    with held(out, "study", "runs"):
         for draft in places.runs.glob(".*.tmp"):
             shutil.rmtree(draft)  # a killed process was making it
         atomic.write(out / "study.toml", study.text)
@@ -93,19 +87,16 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, execu
         for line in without_value(study.measures, findings):
             watcher.notice(line)
         return Outcome(study, findings, reasons, diverged(planned.work(), watcher.notice))
-    finally:
-        os.close(held)
 
 
 def _require_tasks(measures: Sequence[Reading], planned: Plan) -> None:
     """Raise for a measure after more tasks than any run has, where that is known beforehand."""
-    counts = [most_tasks(run.spec) for run in planned.runs]
-    known = [count for count in counts if count is not None]
-    for measure in measures:
-        if len(known) == len(counts) and measure.tasks > max(known):
+    counts = [count for run in planned.runs if (count := most_tasks(run.spec)) is not None]
+    for measure in measures if len(counts) == len(planned.runs) else ():
+        if measure.tasks > max(counts):
             raise HatrackError(
                 f"measure {measure.text!r} needs {measure.tasks} tasks, but no benchmark of the study has more than "
-                f"{max(known)}; ask for it after an earlier task."
+                f"{max(counts)}; ask for it after an earlier task."
             )
 
 
@@ -141,7 +132,8 @@ def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, watche
     watcher.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}
     for over in executor.run(todo, watcher.said) if todo else ():
-        _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
+        with suppress(OSError):  # on a full disk, why the run failed is said all the same
+            _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
         if over.reason is not None:
             reasons[over.item.path] = over.reason
         watcher.over(over.item, over.reason)
@@ -150,9 +142,8 @@ def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, watche
 
 def _keep_trace(file: Path, trace: str) -> None:
     """Leave behind where in the code a run failed; one that went well removes what an earlier try left."""
-    with suppress(OSError):  # on a full disk, why the run failed is said all the same
-        if trace:
-            file.parent.mkdir(exist_ok=True)
-            atomic.write(file, trace)
-        else:
-            file.unlink(missing_ok=True)
+    if trace:
+        file.parent.mkdir(exist_ok=True)
+        atomic.write(file, trace)
+    else:
+        file.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,17 +40,17 @@ class Local:
             yield from _pooled(jobs, size, hear)
             return
         over: set[Path] = set()
-        for done in _pooled(shares(jobs, size), size, partial(_hear, hear)):
+        for done in _pooled(shares(jobs, size), size, _of_share(hear)):
             if isinstance(done.item, Job) and done.item.path not in over:  # a worker that took over says it all again
                 over.add(done.item.path)
                 yield done
         # What is left had no room beside the others, or its worker died, perhaps of another's fault: one by one.
-        left = [Share((job,)) for job in jobs if job.path not in over]
-        for done in _pooled(left, size, partial(_hear, hear)):
+        left = [(job,) for job in jobs if job.path not in over]
+        for done in _pooled(left, size, _of_share(hear)):
             if isinstance(done.item, Job):
                 yield done
             elif done.reason is not None:
-                yield Done(done.item.jobs[0], reason=done.reason, trace=done.trace)
+                yield Done(done.item[0], reason=done.reason, trace=done.trace)
 
 
 def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) -> Iterator[Done[Any]]:
@@ -60,10 +59,9 @@ def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) ->
         yield from Pool(min(size, len(items)), settle).run(items, work, hear)
 
 
-def _hear(hear: Hear, share: Share, said: Any) -> Any:
-    """Pass on what a run of a share says."""
-    job, message = said
-    return hear(job, message)
+def _of_share(hear: Hear) -> Callable[[Any, Any], Any]:
+    """Return what passes on a message of a run of a share."""
+    return lambda share, said: hear(*said)
 
 
 def default_workers(device: str) -> int:
@@ -88,8 +86,8 @@ def settle(number: int) -> None:
 
 def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
     """Carry out a job or a share."""
-    if isinstance(item, Share):
-        work_together(item, tell)
-    else:
+    if isinstance(item, Job):
         with notices_to(tell):
             carry_out(item, tell)
+    else:
+        work_together(item, tell)

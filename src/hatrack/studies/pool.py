@@ -178,18 +178,13 @@ def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None)
         except (EOFError, BrokenPipeError):
             return  # nobody is left to work for
         except Exception as error:
+            import torch
+
             over = dict(zip(("reason", "trace"), failed(error), strict=True))
-            useless = isinstance(error, _accelerator_error())
+            useless = isinstance(error, torch.AcceleratorError)  # the process can do nothing more on its GPU
         link.send(("over", over))
         if useless:
             return
-
-
-def _accelerator_error() -> type[Exception]:
-    """Return the error after which a process can do nothing more on its GPU."""
-    import torch
-
-    return torch.AcceleratorError
 
 
 def failed(error: Exception) -> tuple[str, str]:

@@ -21,13 +21,13 @@ from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.registry import short
 from hatrack.runs import toml
-from hatrack.runs.folder import cannot, lock
+from hatrack.runs.folder import held
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.executor import default_workers, settle
 from hatrack.studies.export import csv_text
 from hatrack.studies.journal import mend
-from hatrack.studies.pool import Done, Pool
+from hatrack.studies.pool import Pool
 from hatrack.studies.objective import Report, Trial, score, validation_only
 from hatrack.studies.search_space import space, suggest, within
 
@@ -86,12 +86,7 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         raise HatrackError(f"{str(out)!r} holds a run or a study; choose another --out.")
     if not journal.exists():
         _require_possible(base)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (OSError, RecursionError) as error:
-        raise cannot(out, error, "search's") from None
-    held = lock(out)
-    try:
+    with held(out, "search's"):
         _same_search(out / "search.json", base, search, explored)
         study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
@@ -99,8 +94,6 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
             _try_all(study, search, explored, size, teller)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{short(base.method)}-{short(base.benchmark)}.toml")
-    finally:
-        os.close(held)
 
 
 def _require_possible(base: Spec) -> None:
@@ -138,16 +131,15 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
         direction="maximize",
         load_if_exists=True,
     )
-    states = optuna.trial.TrialState
     if not study.trials and all(map(within, explored.values())):
         study.enqueue_trial({name: h.default for name, h in explored.items()})
-    for stale in study.get_trials(states=(states.RUNNING,)):
-        queued = [_fixed(trial) for trial in study.get_trials(deepcopy=False, states=(states.WAITING,))]
+    for stale in _trials(study, "RUNNING"):
+        queued = [_fixed(trial) for trial in _trials(study, "WAITING")]
         chosen = _fixed(stale)
         # Queued first: a process killed between the two would lose it else, and here finds it twice.
         if set(chosen) == set(explored) and chosen not in queued:
             study.enqueue_trial(chosen)
-        study.tell(stale.number, state=states.FAIL)
+        study.tell(stale.number, state=optuna.trial.TrialState.FAIL)
     return study
 
 
@@ -159,14 +151,16 @@ def _fixed(trial: Any) -> Any:
 def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, teller: Teller) -> None:
     optuna = _optuna()
     states = optuna.trial.TrialState
-    over = (states.COMPLETE, states.PRUNED)
     asked: dict[int, Any] = {}
 
+    def over() -> list[Any]:
+        return _trials(study, "COMPLETE", "PRUNED")
+
     def drawn() -> Iterator[Trial]:
-        while _count(study, over) + len(asked) < search.trials:
+        while len(over()) + len(asked) < search.trials:
             # By what was tried, not by what was stopped: so a search that goes on draws what it would have drawn.
-            tried = [t for t in study.get_trials(deepcopy=False) if t.state in over or FAILED in t.user_attrs]
-            study.sampler = optuna.samplers.TPESampler(seed=len(tried) + len(asked), constant_liar=True)
+            tried = len(over()) + sum(FAILED in trial.user_attrs for trial in _trials(study, "FAIL"))
+            study.sampler = optuna.samplers.TPESampler(seed=tried + len(asked), constant_liar=True)
             trial = study.ask()
             chosen = {name: suggest(trial, h) for name, h in explored.items()}
             asked[trial.number] = trial
@@ -179,8 +173,7 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
         known = study.trials[trial.number].intermediate_values
         if report.step not in known:  # a worker that died and was replaced reports again
             asked[trial.number].report(report.value, report.step)
-        earlier = [t.intermediate_values for t in study.get_trials(deepcopy=False, states=over)]
-        return hopeless(report, earlier)
+        return hopeless(report, [earlier.intermediate_values for earlier in over()])
 
     failures = 0
     for done in Pool(max(1, min(workers, search.trials)), settle).run(drawn(), score, hear):
@@ -191,11 +184,12 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
             trial.set_user_attr(FAILED, done.reason)
             study.tell(trial, state=states.FAIL)
             teller.failed(number, done.reason)
-            _give_up_if_nothing_works(failures, study, over, done)
+            if failures >= WARM_UP and not over():
+                raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
             continue
-        best = done.value is not None and all(done.value > t.value for t in _complete(study))
+        best = done.value is not None and all(done.value > t.value for t in _trials(study, "COMPLETE"))
         study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
-        teller.trial(_count(study, over), search.trials, number, done.value, trial.params, best)
+        teller.trial(len(over()), search.trials, number, done.value, trial.params, best)
 
 
 def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
@@ -205,22 +199,13 @@ def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
     return tellable and report.value < median(reached)
 
 
-def _count(study: Any, states: Any) -> int:
-    return len(study.get_trials(deepcopy=False, states=states))
-
-
-def _complete(study: Any) -> Sequence[Any]:
-    found: Sequence[Any] = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
-    return found
-
-
-def _give_up_if_nothing_works(failures: int, study: Any, over: Any, done: Done[Trial]) -> None:
-    if failures >= WARM_UP and not _count(study, over):
-        raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
+def _trials(study: Any, *states: str) -> list[Any]:
+    """Return the trials in one of these states (see optuna.trial.TrialState)."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
 
 
 def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
-    if not _complete(study):
+    if not _trials(study, "COMPLETE"):
         raise HatrackError("no trial was finished; ask for more --trials.")
     best = study.best_trial
     about = (
@@ -229,8 +214,6 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
     )
     named = {part: _for_a_study(base, part, file.parent) for part in ("method", "net", "benchmark")}
     run = {"net": named["net"]} | {key: getattr(base, key) for key in ("epochs", "batch_size", "precision")}
-    options = {f"net.{key}": value for key, value in base.net_options.items()}
-    options |= {f"benchmark.{key}": value for key, value in base.benchmark_options.items()}
     settings = search.spec(search.seeds[0], best.params).settings
     document = {
         "title": f"{short(base.method)} on {short(base.benchmark)}, tuned",
@@ -239,7 +222,7 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
         "benchmarks": [named["benchmark"]],
         "methods": [named["method"]],
         "measures": ["acc", "forgetting"],
-        "shared": {**run, **options},
+        "shared": {**run, **base.full_names("net", "benchmark")},
         "method": {short(base.method): settings},
     }
     atomic.write(file, toml.dumps(document))
@@ -254,8 +237,9 @@ def _for_a_study(base: Spec, part: str, home: Path) -> str:
 
 
 def _csv(study: Any, names: Sequence[str]) -> str:
-    trials = study.get_trials(deepcopy=False)
-    # The value of a pruned trial is that of the moment when it was stopped, not of its end.
-    values = {t.number: t.value if t.state.name == "COMPLETE" else None for t in trials}
-    lines = [[t.number, t.state.name.lower(), values[t.number], *map(t.params.get, names)] for t in trials]
+    lines = []
+    for t in study.get_trials(deepcopy=False):
+        # The value of a pruned trial is that of the moment when it was stopped, not of its end.
+        value = t.value if t.state.name == "COMPLETE" else None
+        lines.append([t.number, t.state.name.lower(), value, *map(t.params.get, names)])
     return csv_text(["number", "state", "validation_accuracy", *names], lines)
