@@ -14,7 +14,9 @@ from hatrack.runs.spec import Spec
 from hatrack.show.live import LiveProgress
 from hatrack.show.progress import PlainProgress, TimeLeft
 
-PLAN = RunPlan(Spec(device="cpu"), Path("runs/x"), ["zero [b]one[/b]", "two"], 200, [100, 100], finished=0, resumed=False)
+PLAN = RunPlan(
+    Spec(device="cpu"), Path("runs/x"), ["zero [b]one[/b]", "two"], 200, [100, 100], finished=0, resumed=False
+)
 
 
 def epoch(task: int, number: int, **other: float | None) -> Epoch:

@@ -144,9 +144,7 @@ def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
 def test_a_share_is_carried_out_by_a_process_of_its_own(tmp_path: Path) -> None:
     jobs = [job(tmp_path / "a", 0), job(tmp_path / "b", 1, "hat")]
     said: list[tuple[str, Any]] = []
-    ends = list(
-        executor._pooled(shares(jobs, 1), 1, executor._of_share(lambda which, m: said.append((which.name, m))))
-    )
+    ends = list(executor._pooled(shares(jobs, 1), 1, executor._of_share(lambda which, m: said.append((which.name, m)))))
     assert {end.item.name for end in ends[:-1]} == {"a", "b"}
     assert isinstance(ends[-1].item, Share)
     assert all(end.reason is None for end in ends)

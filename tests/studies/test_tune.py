@@ -14,8 +14,8 @@ from hatrack.data.task import Split, Task
 from hatrack.errors import HatrackError
 from hatrack.runs.spec import resolve
 from hatrack.studies.file import read
-from hatrack.studies.pool import Done
 from hatrack.studies.objective import Report, Trial, score
+from hatrack.studies.pool import Done
 from hatrack.studies.search_space import space, within
 from hatrack.studies.tune import Search, hopeless, tune
 

@@ -17,8 +17,8 @@ import torch
 from hatrack.errors import HatrackError
 from hatrack.learn.callbacks import tell
 from hatrack.learn.machine.side_by_side import together
-from hatrack.runs.folder import Folder
 from hatrack.runs.callback import RunPlan, TaskResult
+from hatrack.runs.folder import Folder
 from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
 from hatrack.runs.tensorboard import with_events

@@ -23,13 +23,12 @@ from hatrack.errors import HatrackError
 from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
-from hatrack.learn.learner import Learner
 from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
-from hatrack.runs.folder import Folder
 from hatrack.runs.callback import RunPlan, TaskResult
+from hatrack.runs.folder import Folder
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result

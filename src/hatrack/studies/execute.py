@@ -68,7 +68,9 @@ class Machine:
     remote: bool = False
 
 
-def carry_out(study: Study, out: Path, references: Path, machine: Machine, executor: Executor, watcher: Watcher) -> Outcome:
+def carry_out(
+    study: Study, out: Path, references: Path, machine: Machine, executor: Executor, watcher: Watcher
+) -> Outcome:
     """Do what is left of a study in its folder `out`."""
     # Absolute, since workers may run elsewhere.
     places = Places(out.absolute() / "runs", references.absolute())

@@ -29,7 +29,6 @@ class Finding:
     references: Mapping[str, Any] = field(default_factory=dict)
 
     def value(self, measure: Reading) -> float | None:
-        """Return a measure of the run."""
         return None if self.result is None else measure.value(self.result, self.references)
 
 

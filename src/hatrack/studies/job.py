@@ -11,8 +11,8 @@ from typing import Any
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
 from hatrack.runs import spec
-from hatrack.runs.folder import Folder, InUse, create, open_run
 from hatrack.runs.callback import RunPlan, TaskResult
+from hatrack.runs.folder import Folder, InUse, create, open_run
 from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
@@ -33,7 +33,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name of the run's folder."""
         return self.path.name
 
     @property

@@ -55,7 +55,6 @@ class Places:
     references: Path
 
     def of(self, spec: Spec) -> Path:
-        """Return the folder of a run."""
         home = self.references if spec.method in SERVES else self.runs
         return home / folder_name(spec)
 

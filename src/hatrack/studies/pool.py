@@ -118,14 +118,12 @@ class _Worker:
         theirs.close()  # so that the line breaks when the worker dies
 
     def obituary(self, attempts: int) -> str:
-        """Say how the worker died."""
         self.process.join()
         code = self.process.exitcode or 0
         how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
         return f"its worker {how}, {attempts} times in a row; perhaps memory ran out: try fewer --workers."
 
     def end(self) -> None:
-        """Stop the process."""
         self.link.close()
         self.process.kill()
         self.process.join()

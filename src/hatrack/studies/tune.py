@@ -27,8 +27,8 @@ from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.executor import default_workers, settle
 from hatrack.studies.export import csv_text
 from hatrack.studies.journal import mend
-from hatrack.studies.pool import Pool
 from hatrack.studies.objective import Report, Trial, score, validation_only
+from hatrack.studies.pool import Pool
 from hatrack.studies.search_space import space, suggest, within
 
 WARM_UP = 5
