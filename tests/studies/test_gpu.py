@@ -120,7 +120,7 @@ def test_on_gpus_shares_are_given_out_and_what_is_left_goes_one_by_one(
         def __init__(self, size: int, prepare: object) -> None:
             assert size == 1
 
-        def run(self, items: list[Share], work: Any, hear: Any) -> Any:
+        def run(self, items: list[tuple[Job, ...]], work: Any, hear: Any) -> Any:
             for item in items:
                 given.append([j.name for j in item])
                 hear(item, (item[-1], "hello"))
@@ -146,7 +146,7 @@ def test_a_share_is_carried_out_by_a_process_of_its_own(tmp_path: Path) -> None:
     said: list[tuple[str, Any]] = []
     ends = list(executor._pooled(shares(jobs, 1), 1, executor._of_share(lambda which, m: said.append((which.name, m)))))
     assert {end.item.name for end in ends[:-1]} == {"a", "b"}
-    assert isinstance(ends[-1].item, Share)
+    assert isinstance(ends[-1].item, tuple)
     assert all(end.reason is None for end in ends)
     assert ("b", Step(5, 5, 0)) in said
     assert all(one.done for one in jobs)
