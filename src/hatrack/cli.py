@@ -32,7 +32,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
-cli_studies.register(app)
+app.command()(cli_studies.study)
+app.command()(cli_studies.tune)
 
 Code = Annotated[str | None, typer.Option(metavar="CODE", help="What the run took from file.py:Name or module:Name.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]

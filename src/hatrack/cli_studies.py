@@ -152,9 +152,3 @@ def _executor(name: str, address: str | None, workers: int | None) -> Executor:
 
 def _words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(study)
-    app.command()(tune)

@@ -59,7 +59,11 @@ class Folder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._made and isinstance(error, HatrackError) and self._untouched():
-            self._take_back()
+            for file in (self.spec, self.metrics, self.path / ".lock"):
+                file.unlink(missing_ok=True)
+            if not self._stood:
+                with suppress(OSError):  # what else is in it is not ours
+                    self.path.rmdir()
         self.close()
         # Also at a later exit than that of the refusal, when runs beside this one may be gone too.
         if not self.path.exists():
@@ -70,13 +74,6 @@ class Folder:
         if self.result.exists() or self.checkpoint.exists():
             return False
         return not self.metrics.exists() or len(self.metrics.read_bytes().splitlines()) <= 1
-
-    def _take_back(self) -> None:
-        for file in (self.spec, self.metrics, self.path / ".lock"):
-            file.unlink(missing_ok=True)
-        if not self._stood:
-            with suppress(OSError):  # what else is in it is not ours
-                self.path.rmdir()
 
 
 def create(spec: str, out: Path | None, name: str) -> Folder:
@@ -143,23 +140,18 @@ def _make(path: Path, spec: str, above: Iterable[Path]) -> Folder:
         raise FileExistsError(path)
     stood = path.is_dir()
     with atomic.draft(path, folder=True) as (draft, _), ExitStack() as undo:
-        held = lock(draft)
-        undo.callback(os.close, held)
+        handle = lock(draft)
+        undo.callback(os.close, handle)
         atomic.write(draft / "spec.toml", spec)
-        _rename(draft, path)
+        try:
+            os.rename(draft, path)  # which the system allows where nothing or an empty folder stands
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(path) from None
+            raise
+        atomic.flush(path.parent)
         undo.pop_all()
-    return Folder(path, held, made=True, stood=stood, above=above)
-
-
-def _rename(draft: Path, path: Path) -> None:
-    """Give the folder its name; the system allows that where nothing or an empty folder stands."""
-    try:
-        os.rename(draft, path)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise FileExistsError(path) from None
-        raise
-    atomic.flush(path.parent)
+    return Folder(path, handle, made=True, stood=stood, above=above)
 
 
 def lock(path: Path) -> int:

@@ -54,7 +54,8 @@ def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Excep
 
 def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
     names = [visible(task["name"]) for task in result["tasks"]]
-    labels = [f"{i:>3} {_cut(name, NAME)}" for i, name in enumerate(names, start=1)]
+    cut = [name if len(name) <= NAME else name[: NAME - 1] + "…" for name in names]
+    labels = [f"{i:>3} {name}" for i, name in enumerate(cut, start=1)]
     margin = max(map(len, labels))
     columns = max(1, (width - margin) // CELL)
     lines = ["Test accuracy after learning each task (row), on each task (column):"]
@@ -62,15 +63,9 @@ def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
         shown = range(first, min(first + columns, len(names)))
         lines.append(" " * margin + "".join(f"{i + 1:>{CELL}}" for i in shown))
         for label, row in list(zip(labels, result["accuracy"], strict=True))[first:]:
-            lines.append(f"{label:<{margin}}" + "".join(_cell(row, i) for i in shown).rstrip())
+            values = ("-" if value is None else f"{value:.3f}" for value in row[first : first + columns])
+            lines.append(f"{label:<{margin}}" + "".join(f"{value:>{CELL}}" for value in values))
     return lines
-
-
-def _cell(row: Sequence[float | None], i: int) -> str:
-    if i >= len(row):
-        return ""
-    value = row[i]
-    return f"{'-' if value is None else format(value, '.3f'):>{CELL}}"
 
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
@@ -104,7 +99,3 @@ def _capacity(result: Mapping[str, Any]) -> list[str]:
 def _files(path: Path) -> list[str]:
     there = {name: what for name, what in FILES.items() if (path / name).exists()}
     return [f"Files in {visible(str(path))}:", *(f"  {name:<18} {what}" for name, what in there.items())]
-
-
-def _cut(name: str, length: int) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
