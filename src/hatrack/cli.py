@@ -179,9 +179,26 @@ def explain(
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
 ) -> None:
     """Show what is gated, locked and kept per task in a net."""
-    from hatrack.show.explain import explain_net
-
     print(explain_net(net, shape))
+
+
+def explain_net(net: str, shape: str) -> str:
+    """Return the map of the network `net` (a name, or code) for inputs of `shape`, given as '3,32,32'."""
+    import torch
+
+    from hatrack.masks.explain import explain
+    from hatrack.nets import build
+
+    try:
+        size = tuple(int(part) for part in shape.split(","))
+    except ValueError:
+        raise HatrackError(f"--shape must be whole numbers with commas between, like 3,32,32; got {shape!r}.") from None
+    if not size or min(size) < 1:
+        raise HatrackError(f"--shape must be whole numbers of at least 1, got {shape!r}.")
+    try:
+        return str(explain(build(net, size), torch.zeros(1, *size)))
+    except (RuntimeError, MemoryError) as error:
+        raise HatrackError(f"no {net} for inputs of {shape!r}: {(str(error).splitlines() or ['memory'])[0]}.") from None
 
 
 @app.command("list")

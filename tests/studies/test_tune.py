@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from hatrack.studies.file import read
 from hatrack.studies.objective import Report, Trial, score
 from hatrack.studies.pool import Done
 from hatrack.studies.search_space import space, within
-from hatrack.studies.tune import Search, hopeless, tune
+from hatrack.studies.tune import Search, hopeless, mend, tune
 
 optuna = pytest.importorskip("optuna")
 GIVEN = {"method": "sgd", "benchmark": "split-digits", "epochs": 1, "device": "cpu"}
 FIXED = {"widths": [8]}
+WHOLE = b'{"op_code":0}\n{"op_code":4}\n'  # a journal
 
 
 def table(file: Path) -> list[dict[str, str]]:
@@ -341,3 +343,27 @@ def test_what_every_trial_would_fail_with_is_said_before_anything_is_made(
     assert said.startswith(f"hatrack: {says}")
     assert said.count("\n") == 1
     assert [p.name for p in tmp_path.rglob("*")] == ["empty"]
+
+
+@pytest.mark.parametrize("piece", [b"", b'{"op_code":5,"tri', b"\xc3"])
+def test_the_beginning_of_a_line_is_taken_away(tmp_path: Path, piece: bytes) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(WHOLE + piece)
+    mend(journal)
+    assert journal.read_bytes() == WHOLE
+
+
+def test_the_lock_of_a_killed_process_is_taken_away(tmp_path: Path) -> None:
+    # As Optuna makes it, which leads nowhere when the path was relative; and as it renames it to give it up.
+    for name in ("journal.log.lock", "journal.log.lock0a1b-2c3d.rename"):
+        (tmp_path / name).symlink_to("t/journal.log")
+    mend(tmp_path / "journal.log")
+    assert list(tmp_path.iterdir()) == []  # a journal that is not there yet is Optuna's to make
+
+
+@pytest.mark.parametrize("junk", [b"junk", b"", b"\xff\xfe", b"[1]", b"{}", b'{"op_code":5,"tri'])
+def test_a_line_that_is_not_a_record_is_named(tmp_path: Path, junk: bytes) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(WHOLE + junk + b"\n" + WHOLE)
+    with pytest.raises(HatrackError, match=re.escape(f"{journal}, line 3, is not a record of Optuna's")):
+        mend(journal)

@@ -26,7 +26,6 @@ from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.executor import default_workers, settle
 from hatrack.studies.export import csv_text
-from hatrack.studies.journal import mend
 from hatrack.studies.objective import Report, Trial, score, validation_only
 from hatrack.studies.pool import Pool
 from hatrack.studies.search_space import space, suggest, within
@@ -141,6 +140,32 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
             study.enqueue_trial(chosen)
         study.tell(stale.number, state=optuna.trial.TrialState.FAIL)
     return study
+
+
+def mend(journal: Path) -> None:
+    """Take away what a process killed in the middle of a write leaves in the journal; refuse what none can have written.
+
+    Only for who holds the lock of the search's folder: nobody else writes then, so that a lock of Optuna's is a leftover.
+    """
+    # Optuna would wait for a lock, without end if the path is relative; one that it was giving up has a longer name.
+    for left in journal.parent.glob(f"{journal.name}.lock*"):
+        left.unlink()
+    if not journal.exists():
+        return
+    content = journal.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):  # Optuna would append to the piece; the trial that it was about is tried again
+        os.truncate(journal, whole)
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not (isinstance(record, dict) and "op_code" in record):
+            raise HatrackError(
+                f"{journal}, line {number}, is not a record of Optuna's (a JSON object with an op_code); remove the "
+                f"line, or choose another --out."
+            )
 
 
 def _fixed(trial: Any) -> Any:
