@@ -143,9 +143,9 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
 
 
 def mend(journal: Path) -> None:
-    """Take away what a process killed in the middle of a write leaves in the journal; refuse what none can have written.
+    """Take away what a process killed in the middle of a write leaves; refuse what none can have written.
 
-    Only for who holds the lock of the search's folder: nobody else writes then, so that a lock of Optuna's is a leftover.
+    Only for who holds the lock of the folder: nobody else writes then, so that a lock of Optuna's is a leftover.
     """
     # Optuna would wait for a lock, without end if the path is relative; one that it was giving up has a longer name.
     for left in journal.parent.glob(f"{journal.name}.lock*"):
