@@ -6,7 +6,7 @@ What cannot be drawn says why, in one line: a HatrackError where there is nothin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -241,10 +241,7 @@ def _by_task(runs: Given, measure: str) -> Floats:
         values = [reading(f"{measure}@{t}").value(result or {}, given) for t in counts]
         series.append(np.array(values, np.float64))  # None becomes NaN
     series = [one for one in series if np.isfinite(one).any()]
-    table = np.full((max(map(len, series), default=0), len(series)), np.nan)
-    for column, one in enumerate(series):
-        table[: len(one), column] = one
-    return table
+    return np.array(list(zip_longest(*series, fillvalue=np.nan)), np.float64)
 
 
 def _lacking(tables: Mapping[str, Floats], lines: Mapping[str, Floats]) -> list[str]:
