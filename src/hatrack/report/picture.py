@@ -160,7 +160,7 @@ def image(axes: Axes, colours: Floats, extent: tuple[float, float, float, float]
 
 def heat_map(axes: Axes, table: Floats, scale: Normalize) -> Floats:
     """Show a table by colour, clear where it has no value; return the colours of its cells."""
-    colours = SHARE(scale(table))
+    colours: Floats = SHARE(scale(table))
     colours[~np.isfinite(table)] = 0.0
     rows, columns = table.shape
     image(axes, colours, (-0.5, columns - 0.5, rows - 0.5, -0.5))

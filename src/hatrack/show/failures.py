@@ -24,7 +24,13 @@ def restated(error: Any) -> HatrackError:
         return unknown("option", option, [*accepted, "--help"])
     words = error.format_message()
     _, *quoted = words.split("'")
-    if hasattr(command, "commands") and words.startswith("No such command") and len(quoted) > 1 and quoted[0]:
+    if (
+        command is not None
+        and hasattr(command, "commands")
+        and words.startswith("No such command")
+        and len(quoted) > 1
+        and quoted[0]
+    ):
         return unknown("command", quoted[0], command.commands)
     hint = f" (see: {error.ctx.command_path} --help)" if error.ctx is not None else ""
     return HatrackError(words + hint)
