@@ -39,7 +39,7 @@ def test_a_recipe_resolves(name: str) -> None:
     work = made.work().values()
     assert all(spec.benchmark in cost.SIZES for spec in work)
     for run in made.runs:
-        needs = {need for m in study.measures for need in m.needs}
+        needs = {need for m in study.measures for need in m.measure.needs}
         assert len(run.against) == len(needs)
 
 
