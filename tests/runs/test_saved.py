@@ -40,7 +40,7 @@ def learner(tasks: list[Task]) -> Learner:
 
 @pytest.fixture
 def folder(learner: Learner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(NETS, "small", small)  # type: ignore[arg-type]
+    monkeypatch.setitem(NETS.own, "small", small)
     learner.save(tmp_path / "saved")
     return tmp_path / "saved"
 
