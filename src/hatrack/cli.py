@@ -325,7 +325,8 @@ def _hatrack(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    _help_without_command(context)
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @bench.callback()
@@ -339,11 +340,6 @@ def _bench(context: typer.Context, device: Device = "auto") -> None:
         print(getattr(_bench_module(kind), f"{kind}_table")(where))
     else:
         context.default_map = {context.invoked_subcommand: {"device": device}}  # it counts before the command too
-
-
-def _help_without_command(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
