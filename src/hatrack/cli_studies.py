@@ -54,7 +54,7 @@ def study(
     from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse_all
     from hatrack.show.study import StudyProgress
-    from hatrack.studies.execute import Machine, carry_out
+    from hatrack.studies.execute import Machine, execute
     from hatrack.studies.export import write
     from hatrack.studies.recipes import find
     from hatrack.studies.text import summary
@@ -72,7 +72,7 @@ def study(
     runner = _executor(on, address, workers)
     machine = Machine(device, data, tensorboard, remote=address is not None)
     try:
-        outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
+        outcome = execute(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
     try:
@@ -115,7 +115,7 @@ def tune(
     from hatrack.runs.values import parse_all
     from hatrack.show.tune import TuneProgress, listed
     from hatrack.studies.tune import Search
-    from hatrack.studies.tune import tune as carry_out
+    from hatrack.studies.tune import tune as execute
 
     refuse_several("tune")
     given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
@@ -123,7 +123,7 @@ def tune(
     given, fixed = ({k: chosen(k, v) for k, v in these.items()} for these in (given, parse_all(settings or [])))
     folder = out if out is not None else Path("studies") / f"tune-{short(method)}-{short(benchmark)}"
     try:
-        best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
+        best = execute(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
     say("")

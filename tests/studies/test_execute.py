@@ -15,7 +15,7 @@ from hatrack.runs.folder import lock
 from hatrack.runs.setup import Setup
 from hatrack.runs.spec import Spec
 from hatrack.studies import job
-from hatrack.studies.execute import Machine, Outcome, carry_out
+from hatrack.studies.execute import Machine, Outcome, execute
 from hatrack.studies.export import write
 from hatrack.studies.file import Study, parse
 from hatrack.studies.text import summary
@@ -60,7 +60,7 @@ def carried(
     tmp_path: Path, text: str = TEXT, name: str = "small", machine: Machine = CPU
 ) -> tuple[Outcome, Serial, Watch]:
     executor, watch = Serial(), Watch()
-    outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", machine, executor, watch)
+    outcome = execute(study(text), tmp_path / name, tmp_path / "references", machine, executor, watch)
     return outcome, executor, watch
 
 
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(name: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     with pytest.raises(HatrackError, match=r"cannot make the study folder .*; choose another --out"):
-        carry_out(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
+        execute(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -39,7 +39,7 @@ def test_warnings_and_the_log_are_passed_on(tmp_path: Path, monkeypatch: pytest.
         logging.getLogger("hatrack.data.cache").info("decoding %s", "mnist")
         tell(Step(1, 2, 3))
 
-    monkeypatch.setattr(executor, "carry_out", carried)
+    monkeypatch.setattr(executor, "execute", carried)
     told: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -15,7 +15,7 @@ from hatrack.errors import HatrackWarning
 from hatrack.runs.spec import resolve
 from hatrack.studies import executor, gpu
 from hatrack.studies.gpu import shares, work_together
-from hatrack.studies.job import Job, Step, carry_out
+from hatrack.studies.job import Job, Step, execute
 from hatrack.studies.pool import Done
 from sealing import timeless
 
@@ -48,7 +48,7 @@ def test_a_share_ends_as_each_would_alone_and_one_that_fails_stops_no_other(
     assert [ends[name].reason for name in "ab"] == [None, None]
     assert "already holds something" in (ends["c"].reason or "")
     assert (b, Step(5, 5, 0)) in told
-    carry_out(job(tmp_path / "alone", 1, "hat"), lambda message: None)
+    execute(job(tmp_path / "alone", 1, "hat"), lambda message: None)
     assert outcome(b.path) == outcome(tmp_path / "alone")
 
 
@@ -62,7 +62,7 @@ def test_what_the_library_says_is_said_of_the_run_whose_turn_it_is(
             logging.getLogger("hatrack.data").info("%s notes", job.name)
             yield
 
-    monkeypatch.setattr(gpu, "carrying", talking)
+    monkeypatch.setattr(gpu, "executing", talking)
     a, b = job(tmp_path / "a", 0), job(tmp_path / "b", 1)
     told: list[Any] = []
     before = list(logging.getLogger("hatrack").handlers)
@@ -79,7 +79,7 @@ def test_one_that_finds_no_room_is_left_for_later(tmp_path: Path, monkeypatch: p
             raise torch.OutOfMemoryError("full")
         yield
 
-    monkeypatch.setattr(gpu, "carrying", full)
+    monkeypatch.setattr(gpu, "executing", full)
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []
     work_together(tuple(jobs), told.append)
@@ -98,7 +98,7 @@ def test_a_process_whose_gpu_has_failed_ends_unless_one_run_alone_is_to_blame(
     def end(code: int) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr(gpu, "carrying", broken)
+    monkeypatch.setattr(gpu, "executing", broken)
     monkeypatch.setattr("os._exit", end)
     jobs = tuple(job(tmp_path / str(seed), seed) for seed in range(2))
     told: list[Any] = []

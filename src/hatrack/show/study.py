@@ -17,7 +17,7 @@ EVERY = 30.0
 
 
 class StudyProgress:
-    """A watcher that prints plain lines."""
+    """A callback that prints plain lines."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

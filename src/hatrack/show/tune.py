@@ -9,7 +9,7 @@ from hatrack.show.terminal import complain, say_line
 
 
 class TuneProgress:
-    """A teller that prints plain lines."""
+    """A callback that prints plain lines."""
 
     def __init__(self) -> None:
         self._notices: set[str] = set()

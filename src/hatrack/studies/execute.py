@@ -26,7 +26,7 @@ from hatrack.studies.job import Job
 from hatrack.studies.plan import Places, Plan, plan
 
 
-class Watcher(Protocol):
+class StudyCallback(Protocol):
     """Hears how a study goes: planned once, then for each run said (many) and over."""
 
     def planned(self, todo: int, finished: int) -> None:
@@ -68,8 +68,8 @@ class Machine:
     remote: bool = False
 
 
-def carry_out(
-    study: Study, out: Path, references: Path, machine: Machine, executor: Executor, watcher: Watcher
+def execute(
+    study: Study, out: Path, references: Path, machine: Machine, executor: Executor, callback: StudyCallback
 ) -> Outcome:
     """Do what is left of a study in its folder `out`."""
     # Absolute, since workers may run elsewhere.
@@ -84,11 +84,11 @@ def carry_out(
         for draft in places.runs.glob(".*.tmp"):
             shutil.rmtree(draft)  # a killed process was making it
         atomic.write(out / "study.toml", study.text)
-        reasons = _work(planned, out, machine, executor, watcher)
-        findings = gather(planned, places.runs, reasons, watcher.notice)
+        reasons = _work(planned, out, machine, executor, callback)
+        findings = gather(planned, places.runs, reasons, callback.notice)
         for line in without_value(study.measures, findings):
-            watcher.notice(line)
-        return Outcome(study, findings, reasons, diverged(planned.work(), watcher.notice))
+            callback.notice(line)
+        return Outcome(study, findings, reasons, diverged(planned.work(), callback.notice))
 
 
 def _require_tasks(measures: Sequence[Reading], planned: Plan) -> None:
@@ -124,21 +124,21 @@ def _require_data(planned: Plan) -> None:
         raise errors[0]
 
 
-def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, watcher: Watcher) -> dict[Path, str]:
+def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, callback: StudyCallback) -> dict[Path, str]:
     """Carry out the runs that are not finished; return why some of them failed."""
     # A reference is shared with other studies, and stays as it is.
     against = {run.path: run.against for run in planned.runs if run.spec.method not in SERVES}
     work = planned.work().items()
     jobs = [Job(path, spec, machine.tensorboard, against.get(path, ())) for path, spec in work]
     todo = [job for job in jobs if not job.done]
-    watcher.planned(len(todo), len(jobs) - len(todo))
+    callback.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}
-    for over in executor.run(todo, watcher.said) if todo else ():
+    for over in executor.run(todo, callback.said) if todo else ():
         with suppress(OSError):  # on a full disk, why the run failed is said all the same
             _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
         if over.reason is not None:
             reasons[over.item.path] = over.reason
-        watcher.over(over.item, over.reason)
+        callback.over(over.item, over.reason)
     return reasons
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hatrack.studies.gpu import Share, shares, work_together
-from hatrack.studies.job import Job, carry_out
+from hatrack.studies.job import Job, execute
 from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, Pool
 
@@ -56,7 +56,7 @@ class Local:
 def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) -> Iterator[Done[Any]]:
     """Carry out jobs or shares; yield what came of them, and of the jobs in a share."""
     if items:
-        yield from Pool(min(size, len(items)), settle).run(items, work, hear)
+        yield from Pool(min(size, len(items)), init_worker).run(items, work, hear)
 
 
 def _of_share(hear: Hear) -> Callable[[Any, Any], Any]:
@@ -75,7 +75,7 @@ def default_workers(device: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def settle(number: int) -> None:
+def init_worker(number: int) -> None:
     """Make a worker ready: one thread of its own, and its share of the GPUs."""
     import torch
 
@@ -88,6 +88,6 @@ def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
     """Carry out a job or a share."""
     if isinstance(item, Job):
         with notices_to(tell):
-            carry_out(item, tell)
+            execute(item, tell)
     else:
         work_together(item, tell)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from hatrack.learn.machine.side_by_side import OwnStream, take_turns
-from hatrack.studies.job import Job, carrying
+from hatrack.studies.job import Job, executing
 from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, failed
 
@@ -62,7 +62,7 @@ def _speaking(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     def tell_of_job(message: Any) -> Any:
         return tell((job, message))
 
-    turns = carrying(job, tell_of_job)
+    turns = executing(job, tell_of_job)
     while True:
         with notices_to(tell_of_job):
             try:

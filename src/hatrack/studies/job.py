@@ -10,10 +10,9 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
-from hatrack.runs import spec
+from hatrack.runs import runner, spec
 from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder, InUse, create, open_run
-from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.tensorboard import with_events
@@ -50,23 +49,23 @@ class Step:
     epoch: int
 
 
-def carry_out(job: Job, tell: Callable[[Any], Any]) -> None:
+def execute(job: Job, tell: Callable[[Any], Any]) -> None:
     """Do what is left of a run; `tell` hears a `Step` after every epoch."""
-    for _ in carrying(job, tell):
+    for _ in executing(job, tell):
         pass
 
 
-def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
+def executing(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     """Do the same bit by bit, so that several runs can take turns."""
     folder = yield from _opening(job)
     with folder as opened:
-        if finished(opened) is not None:
+        if runner.finished(opened) is not None:
             return
         # Data and devices of this machine may not be those of where the run was begun.
         here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
         whole = spec.read(opened.spec, anywhere=True, named=job.spec.found).model_copy(update=here)
         setup = prepare(whole, opened.checkpoint)
-        yield from executing(setup, opened, with_events(_Relay(tell), job.tensorboard), job.against)
+        yield from runner.executing(setup, opened, with_events(_Relay(tell), job.tensorboard), job.against)
 
 
 def _opening(job: Job) -> Generator[None, None, Folder]:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from hatrack.errors import HatrackError
-from hatrack.studies.executor import Hear, settle, work
+from hatrack.studies.executor import Hear, init_worker, work
 from hatrack.studies.job import Job
 from hatrack.studies.pool import ATTEMPTS, Done, failed
 
@@ -79,7 +79,7 @@ def _require_answer(address: str | None) -> None:
 
 def _carry_out(job: Job) -> tuple[str | None, str]:
     """Carry out a job on a node; return why it failed, if so, in one line and in many."""
-    settle(0)
+    init_worker(0)
     try:
         work(job, lambda message: None)
     except Exception as error:

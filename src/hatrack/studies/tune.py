@@ -24,7 +24,7 @@ from hatrack.runs import toml
 from hatrack.runs.folder import held
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
-from hatrack.studies.executor import default_workers, settle
+from hatrack.studies.executor import default_workers, init_worker
 from hatrack.studies.export import csv_text
 from hatrack.studies.objective import Report, Trial, score, validation_only
 from hatrack.studies.pool import Pool
@@ -36,7 +36,7 @@ FAILED = "failed"
 """Under this a trial that failed says why; one that was stopped, which Optuna calls failed too, says nothing."""
 
 
-class Teller(Protocol):
+class TuneCallback(Protocol):
     """Hears of every trial that is over, and what is said during one."""
 
     def trial(
@@ -75,7 +75,7 @@ class Best:
     file: Path
 
 
-def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best:
+def tune(search: Search, out: Path, workers: int | None, callback: TuneCallback) -> Best:
     """Carry out what is left of a search in its folder, and write the study of the best."""
     _optuna()
     base = search.spec(search.seeds[0], {})
@@ -90,7 +90,7 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
         with atomic.naming(journal):
-            _try_all(study, search, explored, size, teller)
+            _try_all(study, search, explored, size, callback)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{short(base.method)}-{short(base.benchmark)}.toml")
 
@@ -122,7 +122,7 @@ def _optuna() -> Any:
 def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
     """Open the journal; trials that a killed process had under way are queued again, a new one starts with defaults."""
     optuna = _optuna()
-    mend(journal)
+    repair(journal)
     backend = import_module("optuna.storages.journal").JournalFileBackend(str(journal))
     study = optuna.create_study(
         storage=optuna.storages.JournalStorage(backend),
@@ -142,7 +142,7 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
     return study
 
 
-def mend(journal: Path) -> None:
+def repair(journal: Path) -> None:
     """Take away what a process killed in the middle of a write leaves; refuse what none can have written.
 
     Only for who holds the lock of the folder: nobody else writes then, so that a lock of Optuna's is a leftover.
@@ -173,7 +173,7 @@ def _fixed(trial: Any) -> Any:
     return trial.system_attrs.get("fixed_params", trial.params)
 
 
-def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, teller: Teller) -> None:
+def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, callback: TuneCallback) -> None:
     optuna = _optuna()
     states = optuna.trial.TrialState
     asked: dict[int, Any] = {}
@@ -193,31 +193,31 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
 
     def hear(trial: Trial, report: Report | str) -> bool:
         if isinstance(report, str):
-            teller.notice(trial.number, report)
+            callback.notice(trial.number, report)
             return False
         known = study.trials[trial.number].intermediate_values
         if report.step not in known:  # a worker that died and was replaced reports again
             asked[trial.number].report(report.value, report.step)
-        return hopeless(report, [earlier.intermediate_values for earlier in over()])
+        return should_prune(report, [earlier.intermediate_values for earlier in over()])
 
     failures = 0
-    for done in Pool(max(1, min(workers, search.trials)), settle).run(drawn(), score, hear):
+    for done in Pool(max(1, min(workers, search.trials)), init_worker).run(drawn(), score, hear):
         number = done.item.number
         trial = asked.pop(number)
         if done.reason is not None:
             failures += 1
             trial.set_user_attr(FAILED, done.reason)
             study.tell(trial, state=states.FAIL)
-            teller.failed(number, done.reason)
+            callback.failed(number, done.reason)
             if failures >= WARM_UP and not over():
                 raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
             continue
         best = done.value is not None and all(done.value > t.value for t in _trials(study, "COMPLETE"))
         study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
-        teller.trial(len(over()), search.trials, number, done.value, trial.params, best)
+        callback.trial(len(over()), search.trials, number, done.value, trial.params, best)
 
 
-def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
+def should_prune(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
     """Say whether a trial is below the median of what earlier trials had reached at the same step."""
     reached = [values[report.step] for values in earlier if report.step in values]
     tellable = not report.early and len(earlier) >= WARM_UP and len(reached) > 1
