@@ -39,17 +39,8 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     if sum(parameter.numel() for parameter in net.parameters()) < SMALL:
         torch.set_num_threads(1)  # more cost more than they bring, above all on a busy machine
     if checkpoint is None or not (checkpoint / PAGE).exists():
-        learner = Learner(
-            net,
-            method,
-            epochs=spec.epochs,
-            batch_size=spec.batch_size,
-            seed=spec.seed,
-            device=spec.device,
-            engine=spec.engine,
-            precision=spec.precision,
-        )
-        return Setup(spec, sequence, learner)
+        settings = spec.model_dump(include={"epochs", "batch_size", "seed", "device", "engine", "precision"})
+        return Setup(spec, sequence, Learner(net, method, **settings))
     learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine)
     for task in sequence[: learner.finished]:
         learner.remember(task)
