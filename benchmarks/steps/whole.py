@@ -22,7 +22,6 @@ import torch
 from hatrack.learn import fit, loop
 from hatrack.learn.machine.engine import Engine
 from hatrack.runs import folder, runner
-from hatrack.runs.listener import Listener
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.writer import Writer
@@ -63,7 +62,7 @@ def run_table(spec: Spec) -> str:
         for part, (owner, name) in PARTS.items():
             stack.enter_context(_clocked(owner, name, spent, part, setup.learner.device))
         with folder.create(spec.toml(), Path(place) / "run", "") as made:
-            result = runner.execute(setup, made, _Deaf())
+            result = runner.execute(setup, made)
     total = perf_counter() - began
     words = f"{spec.method} on {spec.benchmark}, {len(result['tasks'])} tasks, at most {spec.epochs} epochs each"
     lines = [f"{words}; {machine(setup.learner.device)}; average accuracy {result['metrics']['acc']:.4f}"]
@@ -94,13 +93,3 @@ def _clocked(owner: Any, name: str, spent: dict[str, float], part: str, device: 
         yield
     finally:
         setattr(owner, name, real)
-
-
-class _Deaf(Listener):
-    """Hears nothing."""
-
-    def planned(self, plan: object) -> None: ...
-
-    def epoch(self, epoch: object) -> None: ...
-
-    def learned(self, outcome: object) -> None: ...

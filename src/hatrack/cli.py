@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -17,10 +18,9 @@ import typer
 from hatrack import __version__, cli_studies, processes
 from hatrack.cli_studies import CODE
 from hatrack.errors import Edited, HatrackError, Unverifiable
-from hatrack.show.notices import show_notices
-from hatrack.show.scarce import ran_out
+from hatrack.show.failures import UsageError, ran_out, restated
 from hatrack.show.terminal import complain, say
-from hatrack.show.usage import UsageError, restated
+from hatrack.studies.notices import notices_to
 
 app = typer.Typer(
     name="hatrack",
@@ -32,7 +32,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
-cli_studies.register(app)
+app.command()(cli_studies.study)
+app.command()(cli_studies.tune)
 
 Code = Annotated[str | None, typer.Option(metavar="CODE", help="What the run took from file.py:Name or module:Name.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)]
@@ -68,8 +69,9 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder to make for the run. [default: in runs/]")] = None,
 ) -> None:
     """Learn a benchmark (without options: HAT on split-digits)."""
+    from hatrack.learn.machine.parallel import writes
     from hatrack.runs import folder, spec, values
-    from hatrack.runs.helpers import help_learn, helps
+    from hatrack.runs.runner import learn_along
     from hatrack.runs.setup import prepare
     from hatrack.runs.tensorboard import required
 
@@ -84,8 +86,8 @@ def run(
     if seeds is None:
         resolved = spec.resolve(given | _joined(device), sets)
         setup = prepare(resolved)
-        if helps():
-            help_learn(setup)
+        if not writes():
+            learn_along(setup)
             return
         with folder.create(resolved.toml(), out, resolved.name) as made:
             _carry_out(setup, made, tensorboard)
@@ -103,16 +105,16 @@ def resume(
 
     Code from outside of installed packages is taken only where you name it again, and if it is what it was.
     """
+    from hatrack.learn.machine.parallel import writes
     from hatrack.runs import folder, spec
-    from hatrack.runs.helpers import help_learn, helps
-    from hatrack.runs.runner import finished
+    from hatrack.runs.runner import finished, learn_along
     from hatrack.runs.setup import prepare
 
     place, named = _joined(None), {"method": method, "benchmark": benchmark, "net": net}
-    if helps():
+    if not writes():
         run = folder.Folder(folder.require(path))
         if not run.result.exists():
-            help_learn(prepare(spec.read(run.spec, named=named).model_copy(update=place), run.checkpoint))
+            learn_along(prepare(spec.read(run.spec, named=named).model_copy(update=place), run.checkpoint))
         return
     with folder.open_run(path) as opened:
         result = finished(opened)
@@ -177,9 +179,26 @@ def explain(
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
 ) -> None:
     """Show what is gated, locked and kept per task in a net."""
-    from hatrack.show.explain import explain_net
-
     print(explain_net(net, shape))
+
+
+def explain_net(net: str, shape: str) -> str:
+    """Return the map of the network `net` (a name, or code) for inputs of `shape`, given as '3,32,32'."""
+    import torch
+
+    from hatrack.masks.explain import explain
+    from hatrack.nets import build
+
+    try:
+        size = tuple(int(part) for part in shape.split(","))
+    except ValueError:
+        raise HatrackError(f"--shape must be whole numbers with commas between, like 3,32,32; got {shape!r}.") from None
+    if not size or min(size) < 1:
+        raise HatrackError(f"--shape must be whole numbers of at least 1, got {shape!r}.")
+    try:
+        return str(explain(build(net, size), torch.zeros(1, *size)))
+    except (RuntimeError, MemoryError) as error:
+        raise HatrackError(f"no {net} for inputs of {shape!r}: {(str(error).splitlines() or ['memory'])[0]}.") from None
 
 
 @app.command("list")
@@ -202,22 +221,15 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Engine = Annotated[str, typer.Option(help="auto, eager, compiled or graph (CUDA).")]
 
 
-@bench.command("step")
-def bench_step(device: Device = "auto", engine: Engine = "auto") -> None:
-    """Time a training step of HAT against plain SGD."""
-    print(_bench_module("step").step_table(device, engine))
+def _bench_command(name: str, about: str) -> None:
+    @bench.command(name, help=about)
+    def timed(device: Device = "auto", engine: Engine = "auto") -> None:
+        print(getattr(_bench_module(name), f"{name}_table")(device, engine))
 
 
-@bench.command("lock")
-def bench_lock(device: Device = "auto", engine: Engine = "auto") -> None:
-    """Time what the lock alone adds to a step."""
-    print(_bench_module("lock").lock_table(device, engine))
-
-
-@bench.command("growth")
-def bench_growth(device: Device = "auto", engine: Engine = "auto") -> None:
-    """Time HAT's step over tasks, widths and parameters."""
-    print(_bench_module("growth").growth_table(device, engine))
+_bench_command("step", "Time a training step of HAT against plain SGD.")
+_bench_command("lock", "Time what the lock alone adds to a step.")
+_bench_command("growth", "Time HAT's step over tasks, widths and parameters.")
 
 
 @bench.command("run")
@@ -244,15 +256,13 @@ def _joined(device: str | None) -> dict[str, str]:
 
 
 def _carry_out(setup: Any, folder: Any, events: bool) -> None:
-    from hatrack.runs.helpers import meet
     from hatrack.runs.runner import execute
     from hatrack.runs.tensorboard import with_events
     from hatrack.show.progress import progress
 
-    meet()
     try:
-        with progress() as listener:
-            result = execute(setup, folder, with_events(listener, events))
+        with progress() as shown:
+            result = execute(setup, folder, *with_events(shown, events))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
     except Exception as error:
@@ -268,10 +278,10 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
     from contextlib import ExitStack
 
     from hatrack.runs import folder, spec
-    from hatrack.runs.cohort import execute_together, parse_seeds
+    from hatrack.runs.multi_seed import execute_together, parse_seeds
     from hatrack.runs.setup import prepare
-    from hatrack.show.cohort import cohort_summary
-    from hatrack.show.plain import PlainProgress
+    from hatrack.show.progress import PlainProgress
+    from hatrack.show.summary import seeds_summary
 
     processes.refuse_several("--seeds")
     specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]
@@ -287,7 +297,7 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
         except KeyboardInterrupt:
             again = " ".join(f"hatrack resume {path};" for path in paths)
             raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None
-    say(f"\n{cohort_summary([s.seed for s in specs], results, paths)}")
+    say(f"\n{seeds_summary([s.seed for s in specs], results, paths)}")
     if any(isinstance(result, Exception) for result in results):
         raise typer.Exit(1)
 
@@ -315,7 +325,8 @@ def _hatrack(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    _help_without_command(context)
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @bench.callback()
@@ -331,11 +342,6 @@ def _bench(context: typer.Context, device: Device = "auto") -> None:
         context.default_map = {context.invoked_subcommand: {"device": device}}  # it counts before the command too
 
 
-def _help_without_command(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
@@ -346,10 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets ? instead of a crash
     if not processes.speaks():
         warnings.simplefilter("ignore")
-    else:
-        show_notices()
     try:
-        code = app(arguments, prog_name="hatrack", standalone_mode=False)
+        with notices_to(complain) if processes.speaks() else nullcontext():
+            code = app(arguments, prog_name="hatrack", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except HatrackError as error:
         return _complain(str(error), 1 if isinstance(error, Edited) else 3 if isinstance(error, Unverifiable) else 2)

@@ -12,7 +12,7 @@ from hatrack.processes import refuse_several
 from hatrack.show.terminal import complain, say, say_line
 
 if TYPE_CHECKING:
-    from hatrack.studies.engine import Engine
+    from hatrack.studies.executor import Executor
 
 CODE = "or file.py:Name, package.module:Name"
 Seeds = Annotated[str | None, typer.Option(metavar="0-4", help="Other seeds than the file's.")]
@@ -35,7 +35,8 @@ def study(
     methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods of the file.")] = None,
     settings: Settings = None,
     workers: Workers = None,
-    engine: Annotated[str, typer.Option(help="local (processes on this machine) or ray.")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes on this machine) or ray.")] = "local",
+    engine: Annotated[str | None, typer.Option(hidden=True)] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster. [default: one on this machine]")] = None,
     device: Device = None,
     data: Data = None,
@@ -49,26 +50,29 @@ def study(
 
     The same command goes on with a study that was stopped, and repeats no finished run.
     """
-    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.multi_seed import parse_seeds
     from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse_all
     from hatrack.show.study import StudyProgress
-    from hatrack.studies.carry import Machine, carry_out
+    from hatrack.studies.execute import Machine, execute
     from hatrack.studies.export import write
     from hatrack.studies.recipes import find
     from hatrack.studies.text import summary
 
     refuse_several("study")
+    if engine is not None:  # what --on was called before
+        instead = f"--on {engine}" if engine in ("local", "ray") else f"--set engine={engine}"
+        raise HatrackError(f"study takes no --engine; write {instead}.")
     if tensorboard:
         required()  # before anything is made
     chosen = find(file).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
-    runner = _engine(engine, address, workers)
+    runner = _executor(on, address, workers)
     machine = Machine(device, data, tensorboard, remote=address is not None)
     try:
-        outcome = carry_out(chosen, folder, shared, machine, runner, StudyProgress())
+        outcome = execute(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
     try:
@@ -106,12 +110,12 @@ def tune(
     stopped.
     """
     from hatrack.registry import short
-    from hatrack.runs.cohort import parse_seeds
+    from hatrack.runs.multi_seed import parse_seeds
     from hatrack.runs.spec import chosen
     from hatrack.runs.values import parse_all
     from hatrack.show.tune import TuneProgress, listed
     from hatrack.studies.tune import Search
-    from hatrack.studies.tune import tune as carry_out
+    from hatrack.studies.tune import tune as execute
 
     refuse_several("tune")
     given = {"method": method, "benchmark": benchmark, "net": net, "epochs": epochs, "batch_size": batch_size}
@@ -119,7 +123,7 @@ def tune(
     given, fixed = ({k: chosen(k, v) for k, v in these.items()} for these in (given, parse_all(settings or [])))
     folder = out if out is not None else Path("studies") / f"tune-{short(method)}-{short(benchmark)}"
     try:
-        best = carry_out(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
+        best = execute(Search(given, fixed, parse_seeds(seeds), trials), folder, workers, TuneProgress())
     except KeyboardInterrupt:
         raise typer.Exit(_stopped()) from None
     say("")
@@ -132,25 +136,19 @@ def _stopped() -> int:
     return 130
 
 
-def _engine(name: str, address: str | None, workers: int | None) -> Engine:
+def _executor(name: str, address: str | None, workers: int | None) -> Executor:
     if name == "ray":
-        from hatrack.studies.ray_engine import Ray
+        from hatrack.studies.ray_executor import Ray
 
         return Ray(address, workers)
     if name != "local":
-        raise HatrackError(f"unknown engine {name!r}; accepted: local, ray.")
+        raise HatrackError(f"--on takes local or ray, got {name!r}.")
     if address is not None:
-        raise HatrackError(f"--address {address} is that of a Ray cluster; give --engine ray with it.")
-    from hatrack.studies.engine import Local
+        raise HatrackError(f"--address {address} is that of a Ray cluster; give --on ray with it.")
+    from hatrack.studies.executor import Local
 
     return Local(workers)
 
 
 def _words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(study)
-    app.command()(tune)

@@ -205,7 +205,7 @@ def test_a_checkpoint_of_a_run_holds_none(tmp_path: Path) -> None:
     from hatrack.runs.runner import execute
     from hatrack.runs.setup import prepare
     from hatrack.runs.spec import resolve
-    from hatrack.show.plain import PlainProgress
+    from hatrack.show.progress import PlainProgress
 
     spec = resolve({"method": "sgd", "epochs": 1, "device": "cpu"}, [("widths", [12, 8])])
     with folder.create(spec.toml(), tmp_path / "run", "") as made:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import hatrack
+from hatrack.cli import explain_net
 from hatrack.errors import HatrackError
 from hatrack.nets import build
-from hatrack.show.explain import explain_net
 from zoo import ZOO
 
 

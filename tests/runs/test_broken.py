@@ -24,7 +24,7 @@ from hatrack.runs.records import Records
 from hatrack.runs.references import complete, completed, read_result
 from hatrack.runs.spec import read as read_spec
 from hatrack.show.summary import summary
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.export import latex, runs_csv, table_csv
 from hatrack.studies.file import parse
 from hatrack.studies.findings import diverged, gather, without_value

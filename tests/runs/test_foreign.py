@@ -20,7 +20,6 @@ from hatrack.learn.fit import Epoch
 from hatrack.runs import spec
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.folder import create
-from hatrack.runs.listener import Outcome, Plan
 from hatrack.runs.runner import execute
 from hatrack.runs.setup import prepare
 from hatrack.runs.verify import verify_run
@@ -63,15 +62,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Stop:
-    """A listener that is interrupted in the second task."""
+    """A callback that is interrupted in the second task."""
 
-    def planned(self, plan: Plan) -> None:
-        pass
-
-    def learned(self, outcome: Outcome) -> None:
-        pass
-
-    def epoch(self, epoch: Epoch) -> None:
+    def on_epoch(self, epoch: Epoch) -> None:
         if (epoch.task, epoch.epoch) == (1, 2):
             raise KeyboardInterrupt
 

@@ -22,8 +22,8 @@ def write_run(path: Path, places: list[tuple[int, float]]) -> None:
     records = Records(path)
     records.start({"seed": 0})
     for task, epoch in places:
-        fields = {"loss": task + epoch / 10, "seconds": 1.0} if epoch != math.inf else done(task)
-        records.task(task, fields) if epoch == math.inf else records.epoch(task, int(epoch), fields)
+        fields = {"task": task, "epoch": epoch, "loss": task + epoch / 10, "seconds": 1.0}
+        records.task(task, done(task)) if epoch == math.inf else records.epoch(fields)
     records.close()
 
 
@@ -86,7 +86,7 @@ def test_what_is_on_record(tmp_path: Path) -> None:
 
 def test_losses_that_blew_up_are_null(tmp_path: Path) -> None:
     records = Records(tmp_path / "m")
-    records.epoch(0, 1, {"a": math.nan, "b": math.inf, "seconds": 0.0})
+    records.epoch({"task": 0, "epoch": 1, "a": math.nan, "b": math.inf, "seconds": 0.0})
     records.close()
     line = json.loads((tmp_path / "m").read_text())
     assert line["a"] is None

@@ -14,7 +14,7 @@ from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.runs import folder
-from hatrack.runs.listener import Outcome, Plan
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.runner import execute, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec, read, resolve
@@ -27,22 +27,22 @@ class Stop(Exception):
 
 
 class Watcher:
-    """A listener that notes what it is told, and stops the run at a given (task, epoch)."""
+    """A callback that notes what it is told, and stops the run at a given (task, epoch)."""
 
     def __init__(self, stop: tuple[int, int] | None = None) -> None:
         self.told: list[Any] = []
         self._stop = stop
 
-    def planned(self, plan: Plan) -> None:
+    def on_start(self, plan: RunPlan) -> None:
         self.told.append(plan)
 
-    def epoch(self, epoch: Epoch) -> None:
+    def on_epoch(self, epoch: Epoch) -> None:
         self.told.append((epoch.task, epoch.epoch))
         if (epoch.task, epoch.epoch) == self._stop:
             raise Stop
 
-    def learned(self, outcome: Outcome) -> None:
-        self.told.append(outcome)
+    def on_task(self, result: TaskResult) -> None:
+        self.told.append(result)
 
 
 def small(method: str = "hat", **given: Any) -> Spec:
@@ -73,17 +73,17 @@ def outcome(path: Path) -> list[str]:
     return [re.sub(times, "", text) for text in texts]
 
 
-def test_a_listener_hears_everything_in_order(tmp_path: Path) -> None:
+def test_a_callback_hears_everything_in_order(tmp_path: Path) -> None:
     watcher = Watcher()
     result = carry_out(small(), tmp_path / "a", watcher)
     plan, *rest = watcher.told
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, RunPlan)
     assert (plan.finished, plan.resumed, plan.epochs, plan.path) == (0, False, 2, tmp_path / "a")
     assert list(plan.work) == [task["train"] for task in result["tasks"]]
     for task in range(5):
         first, second, done = rest[3 * task : 3 * task + 3]
         assert (first, second) == ((task, 1), (task, 2))
-        assert isinstance(done, Outcome)
+        assert isinstance(done, TaskResult)
         assert list(done.accuracy) == result["accuracy"][task]
         assert done.capacity == result["capacity"][task]["total"]
         assert (done.task, done.epochs) == (task, 2)

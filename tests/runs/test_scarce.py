@@ -18,7 +18,7 @@ from hatrack.cli import main
 from hatrack.runs import writer
 from hatrack.runs.folder import lock
 from hatrack.runs.records import Records
-from hatrack.show.scarce import ran_out
+from hatrack.show.failures import ran_out
 
 RUN = ["run", "--epochs", "1", "--set", "widths=[6]", "--out", "a"]
 GO_ON = "; make room, then go on with what is saved: hatrack resume a\n"

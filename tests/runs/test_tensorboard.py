@@ -22,16 +22,16 @@ class Both(Watcher):
         super().__init__(stop)
         self.events = TensorBoard()
 
-    def planned(self, plan: Any) -> None:
-        self.events.planned(plan)
-        super().planned(plan)
+    def on_start(self, plan: Any) -> None:
+        self.events.on_start(plan)
+        super().on_start(plan)
 
-    def epoch(self, epoch: Any) -> None:
-        self.events.epoch(epoch)
-        super().epoch(epoch)
+    def on_epoch(self, epoch: Any) -> None:
+        self.events.on_epoch(epoch)
+        super().on_epoch(epoch)
 
-    def learned(self, outcome: Any) -> None:
-        self.events.learned(outcome)
+    def on_task(self, result: Any) -> None:
+        self.events.on_task(result)
 
 
 def scalars(run: Path, tag: str) -> list[tuple[int, float]]:

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +15,22 @@ from rich.console import Console
 from hatrack import cli
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.spec import Spec
-from hatrack.show.cohort import cohort_summary
 from hatrack.show.live import LiveProgress
-from hatrack.show.notices import show_notices
-from hatrack.show.plain import PlainProgress
+from hatrack.show.progress import PlainProgress
 from hatrack.show.study import StudyProgress
-from hatrack.show.summary import summary
+from hatrack.show.summary import seeds_summary, summary
 from hatrack.show.terminal import complain, say, say_line
 from hatrack.show.tune import TuneProgress
 from hatrack.studies import text as study_text
 from hatrack.studies.job import Job
+from hatrack.studies.notices import notices_to
 from report.folder import write_run
 from studies.made_up import TEXT, outcome
 
 EVIL = "a\x1b[2J\x1b]0;x\x07\r\x9b1m\nhatrack: b"
-PLAN = Plan(Spec(device="cpu"), Path(EVIL), [EVIL, EVIL], 1, [10, 10], finished=0, resumed=False)
+PLAN = RunPlan(Spec(device="cpu"), Path(EVIL), [EVIL, EVIL], 1, [10, 10], finished=0, resumed=False)
 EPOCH = Epoch(0, EVIL, 0, 1, 1, 0.25, 0.5, 0.9, 0.05, None, None, True)
 
 
@@ -40,10 +38,10 @@ def controls(text: str) -> set[str]:
     return {c for c in text if c < " " or "\x7f" <= c < "\xa0"} - {"\n"}
 
 
-def watch(listener: Listener) -> None:
-    listener.planned(PLAN)
-    listener.epoch(EPOCH)
-    listener.learned(Outcome(0, EVIL, [0.5], 1, None, 1.0))
+def watch(callback: PlainProgress) -> None:
+    callback.on_start(PLAN)
+    callback.on_epoch(EPOCH)
+    callback.on_task(TaskResult(0, EVIL, [0.5], 1, None, 1.0))
 
 
 def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,10 +58,10 @@ def test_redrawn_lines() -> None:
         console = Console(file=out, force_terminal=True, width=200, color_system=None)
         plan = PLAN if evil else replace(PLAN, names=["a", "a"], path=Path("a"))
         with LiveProgress(console) as live:
-            live.planned(plan)
-            live.epoch(EPOCH)
+            live.on_start(plan)
+            live.on_epoch(EPOCH)
             live._live.refresh()
-            live.learned(Outcome(0, plan.names[0], [0.5], 1, None, 1.0))
+            live.on_task(TaskResult(0, plan.names[0], [0.5], 1, None, 1.0))
             live._live.refresh()
         return out.getvalue()
 
@@ -78,9 +76,9 @@ def test_the_summaries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     lines = summary(result, Path(EVIL)).splitlines()
     plain = write_run(tmp_path / "plain", tasks=2, names=["a", "b"], sites={"c": 4})
     assert len(lines) == len(summary(json.loads((plain / "result.json").read_text()), Path("x")).splitlines())
-    cohort = cohort_summary([0, 1], [result, HatrackError(EVIL)], [Path(EVIL), tmp_path])
-    assert cohort.count("\n") == 2
-    assert not controls("".join([*lines, cohort]))
+    several = seeds_summary([0, 1], [result, HatrackError(EVIL)], [Path(EVIL), tmp_path])
+    assert several.count("\n") == 2
+    assert not controls("".join([*lines, several]))
 
 
 def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,22 +103,11 @@ def test_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\\nhatrack: b" in rows[0]
 
 
-@pytest.fixture
-def _notices() -> Iterator[None]:
-    log = logging.getLogger("hatrack")
-    before, log.handlers = log.handlers, []
-    with warnings.catch_warnings():
-        show_notices()
-        yield
-    log.handlers = before
-
-
-@pytest.mark.usefixtures("_notices")
 def test_warnings_and_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with warnings.catch_warnings():
+    with notices_to(complain):
         warnings.simplefilter("always")
         warnings.warn(HatrackWarning(EVIL), stacklevel=1)
-    logging.getLogger("hatrack").warning(EVIL)
+        logging.getLogger("hatrack").warning(EVIL)
     err = capsys.readouterr().err
     assert err == 2 * "hatrack: a\\x1b[2J\\x1b]0;x\\x07 \\x9b1m hatrack: b\n"
 

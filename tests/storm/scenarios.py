@@ -116,7 +116,7 @@ def scenarios(work: Path) -> list[Scenario]:
     if find_spec("optuna"):
         made.append(Scenario("tune", "tune", same(*tune), several=True))
     if find_spec("ray"):
-        made.append(Scenario("ray", "ray", same(*study, "--engine", "ray"), files={"small.toml": STUDY}, several=True))
+        made.append(Scenario("ray", "ray", same(*study, "--on", "ray"), files={"small.toml": STUDY}, several=True))
     return made
 
 

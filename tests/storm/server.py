@@ -17,7 +17,7 @@ from typing import Any
 import sitecustomize
 import torch
 
-import hatrack.studies.carry  # noqa: F401
+import hatrack.studies.execute  # noqa: F401
 from hatrack.cli import main
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hatrack.runs.spec import resolve
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.file import parse
 from hatrack.studies.findings import Finding
 from hatrack.studies.plan import Planned

@@ -1,12 +1,12 @@
-"""An engine without processes: one job after the other, here."""
+"""An executor without processes: one job after the other, here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hatrack.studies.engine import Hear
-from hatrack.studies.job import Job, carry_out
+from hatrack.studies.executor import Hear
+from hatrack.studies.job import Job, execute
 from hatrack.studies.pool import Done, failed
 
 
@@ -21,14 +21,14 @@ class Serial:
             self.given.append(job.name)
             reason, trace = None, ""
             try:
-                carry_out(job, lambda message, job=job: hear(job, message))
+                execute(job, lambda message, job=job: hear(job, message))
             except Exception as error:
                 reason, trace = failed(error)
             yield Done(job, reason=reason, trace=trace)
 
 
 class Watch:
-    """A watcher that notes everything."""
+    """A callback that notes everything."""
 
     def __init__(self) -> None:
         self.todo = self.finished = -1

@@ -11,7 +11,7 @@ from foreign import TEXT, file
 from hatrack.cli import main
 from hatrack.errors import HatrackError
 from hatrack.runs.accepted import REGISTRIES
-from hatrack.studies.engine import Local
+from hatrack.studies.executor import Local
 from hatrack.studies.file import parse, read
 from hatrack.studies.job import Job
 from hatrack.studies.plan import Places, plan

@@ -13,7 +13,7 @@ import pytest
 from hatrack.runs.folder import lock
 from hatrack.runs.spec import resolve
 from hatrack.studies import job as module
-from hatrack.studies.job import Job, Step, carry_out, carrying
+from hatrack.studies.job import Job, Step, execute, executing
 
 
 @pytest.fixture(autouse=True)
@@ -28,26 +28,26 @@ def job(path: Path) -> Job:
 
 def test_it_says_where_it_stands(tmp_path: Path) -> None:
     told: list[Any] = []
-    carry_out(job(tmp_path / "a"), told.append)
+    execute(job(tmp_path / "a"), told.append)
     assert told[:4] == [Step(0, 5, 0), Step(0, 5, 1), Step(0, 5, 2), Step(1, 5, 0)]
     assert told[-1] == Step(5, 5, 0)
     assert job(tmp_path / "a").done
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
-    carry_out(job(tmp_path / "a"), lambda message: None)
+    execute(job(tmp_path / "a"), lambda message: None)
     before = (tmp_path / "a" / "result.json").stat().st_mtime_ns
     told: list[Any] = []
-    carry_out(job(tmp_path / "a"), told.append)
+    execute(job(tmp_path / "a"), told.append)
     assert (tmp_path / "a" / "result.json").stat().st_mtime_ns == before
     assert told == []
 
 
 def test_a_report_that_a_killed_process_did_not_come_to_is_made(tmp_path: Path) -> None:
-    carry_out(job(tmp_path / "a"), lambda message: None)
+    execute(job(tmp_path / "a"), lambda message: None)
     (tmp_path / "a" / "report.html").unlink()
     assert not job(tmp_path / "a").done
-    carry_out(job(tmp_path / "a"), lambda message: None)
+    execute(job(tmp_path / "a"), lambda message: None)
     assert job(tmp_path / "a").done
 
 
@@ -57,7 +57,7 @@ def test_it_goes_on_where_this_machine_has_its_devices(tmp_path: Path) -> None:
     elsewhere = job(path).spec.toml().replace('device = "cpu"', 'device = "cuda:9"').replace('"eager"', '"graph"')
     assert "cuda:9" in elsewhere
     (path / "spec.toml").write_text(elsewhere)
-    carry_out(job(path), lambda message: None)
+    execute(job(path), lambda message: None)
     assert job(path).done
 
 
@@ -66,7 +66,7 @@ def test_it_waits_for_who_has_the_folder(tmp_path: Path) -> None:
     path.mkdir()
     (path / "spec.toml").write_text(job(path).spec.toml())
     held = lock(path)
-    worker = threading.Thread(target=carry_out, args=(job(path), lambda message: None))
+    worker = threading.Thread(target=execute, args=(job(path), lambda message: None))
     worker.start()
     time.sleep(0.2)
     assert not (path / "metrics.jsonl").exists()
@@ -80,7 +80,7 @@ def test_others_have_their_turns_while_it_waits(tmp_path: Path) -> None:
     path.mkdir()
     (path / "spec.toml").write_text(job(path).spec.toml())
     held = lock(path)
-    turns = carrying(job(path), lambda message: None)
+    turns = executing(job(path), lambda message: None)
     for _ in range(50):
         next(turns)
     assert not (path / "metrics.jsonl").exists()
@@ -102,5 +102,5 @@ def test_data_may_lie_elsewhere_when_a_run_goes_on(tmp_path: Path, monkeypatch: 
     moved = Job(first.path, first.spec.model_copy(update={"data": str(tmp_path)}))
     first.path.mkdir()
     (first.path / "spec.toml").write_text(first.spec.toml())
-    carry_out(moved, lambda message: None)
+    execute(moved, lambda message: None)
     assert given == [str(tmp_path)]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hatrack.errors import HatrackError
+from hatrack.runs.spec import resolve
 from hatrack.studies.file import parse
-from hatrack.studies.plan import Places, Plan, plan
+from hatrack.studies.plan import Places, Plan, digest, folder_name, plan
 
 PLACES = Places(Path("own"), Path("shared"))
 
@@ -230,3 +231,35 @@ lr = 0.3
     assert part.runs[0].against == whole.runs[0].against
     assert {spec.settings["lr"] for spec in part.references.values() if spec.method == "joint"} == {0.3}
     assert {spec.method for spec in part.references.values()} == {"joint", "random"}
+
+
+BASE = {"method": "sgd", "epochs": 2, "device": "cpu"}
+
+
+def test_the_machine_makes_no_other_run() -> None:
+    spec = resolve(BASE)
+    for change in ({"device": "cuda"}, {"data": "/elsewhere"}, {"engine": "compiled"}):
+        assert digest(spec.model_copy(update=change)) == digest(spec)
+    assert folder_name(spec) == f"split-digits-sgd-mlp-s0-{digest(spec)}"
+
+
+@pytest.mark.parametrize(
+    ("given", "sets"),
+    [({"seed": 1}, []), ({"epochs": 3}, []), ({"method": "hat"}, []), ({}, [("lr", 0.1)]), ({}, [("dropout", 0.1)])],
+)
+def test_all_else_makes_another_run(given: dict[str, object], sets: list[tuple[str, object]]) -> None:
+    assert digest(resolve({**BASE, **given}, sets)) != digest(resolve(BASE))
+
+
+def test_what_is_written_by_default_is_the_same_run() -> None:
+    assert digest(resolve(BASE, [("lr", 0.05), ("batch_size", 64)])) == digest(resolve(BASE))
+
+
+def test_a_sequence_counts_by_what_its_file_holds(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.toml"
+    file.write_text('[[task]]\nset = "digits"\n')
+    spec = resolve({**BASE, "benchmark": "sequence"}, [("file", str(file))])
+    before = digest(spec)
+    assert digest(spec) == before
+    file.write_text('[[task]]\nset = "digits"\nsplit = 5\n')
+    assert digest(spec) != before

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.file import parse
 from hatrack.studies.table import agreement
 from hatrack.studies.text import summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,15 @@ from hatrack.data.task import Split, Task
 from hatrack.errors import HatrackError
 from hatrack.runs.spec import resolve
 from hatrack.studies.file import read
+from hatrack.studies.objective import Report, Trial, score
 from hatrack.studies.pool import Done
-from hatrack.studies.score import Report, Trial, score
-from hatrack.studies.space import space, within
-from hatrack.studies.tune import Search, hopeless, tune
+from hatrack.studies.search_space import space, within
+from hatrack.studies.tune import Search, repair, should_prune, tune
 
 optuna = pytest.importorskip("optuna")
 GIVEN = {"method": "sgd", "benchmark": "split-digits", "epochs": 1, "device": "cpu"}
 FIXED = {"widths": [8]}
+WHOLE = b'{"op_code":0}\n{"op_code":4}\n'  # a journal
 
 
 def table(file: Path) -> list[dict[str, str]]:
@@ -93,11 +95,11 @@ def test_a_trial_stops_when_told() -> None:
 
 def test_what_is_hopeless() -> None:
     earlier: list[Mapping[int, float]] = [{1: 0.9, 2: value} for value in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    assert hopeless(Report(2, 0.29), earlier)
-    assert not hopeless(Report(2, 0.3), earlier)
-    assert not hopeless(Report(2, 0.29, early=True), earlier)
-    assert not hopeless(Report(2, 0.29), earlier[:4])  # too few to say
-    assert not hopeless(Report(3, 0.0), earlier)  # nobody has been there
+    assert should_prune(Report(2, 0.29), earlier)
+    assert not should_prune(Report(2, 0.3), earlier)
+    assert not should_prune(Report(2, 0.29, early=True), earlier)
+    assert not should_prune(Report(2, 0.29), earlier[:4])  # too few to say
+    assert not should_prune(Report(3, 0.0), earlier)  # nobody has been there
 
 
 def test_the_declared_ranges_are_explored_and_what_is_set_is_not() -> None:
@@ -122,7 +124,7 @@ class Here:
 
 
 class Note:
-    """A teller that notes the numbers of finished trials, and stops the search after some."""
+    """A callback that notes the numbers of finished trials, and stops the search after some."""
 
     def __init__(self, stop: int | None = None) -> None:
         self.numbers: list[int] = []
@@ -341,3 +343,27 @@ def test_what_every_trial_would_fail_with_is_said_before_anything_is_made(
     assert said.startswith(f"hatrack: {says}")
     assert said.count("\n") == 1
     assert [p.name for p in tmp_path.rglob("*")] == ["empty"]
+
+
+@pytest.mark.parametrize("piece", [b"", b'{"op_code":5,"tri', b"\xc3"])
+def test_the_beginning_of_a_line_is_taken_away(tmp_path: Path, piece: bytes) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(WHOLE + piece)
+    repair(journal)
+    assert journal.read_bytes() == WHOLE
+
+
+def test_the_lock_of_a_killed_process_is_taken_away(tmp_path: Path) -> None:
+    # As Optuna makes it, which leads nowhere when the path was relative; and as it renames it to give it up.
+    for name in ("journal.log.lock", "journal.log.lock0a1b-2c3d.rename"):
+        (tmp_path / name).symlink_to("t/journal.log")
+    repair(tmp_path / "journal.log")
+    assert list(tmp_path.iterdir()) == []  # a journal that is not there yet is Optuna's to make
+
+
+@pytest.mark.parametrize("junk", [b"junk", b"", b"\xff\xfe", b"[1]", b"{}", b'{"op_code":5,"tri'])
+def test_a_line_that_is_not_a_record_is_named(tmp_path: Path, junk: bytes) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(WHOLE + junk + b"\n" + WHOLE)
+    with pytest.raises(HatrackError, match=re.escape(f"{journal}, line 3, is not a record of Optuna's")):
+        repair(journal)

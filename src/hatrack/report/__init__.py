@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
@@ -10,11 +11,7 @@ __all__ = ["get_ready", "write"]
 
 def get_ready() -> Thread:
     """Import what drawing takes, which is seconds, in a thread: while a GPU works, the host has time for it."""
-
-    def load() -> None:
-        import hatrack.report.page  # noqa: F401
-
-    thread = Thread(target=load, daemon=True)
+    thread = Thread(target=import_module, args=("hatrack.report.page",), daemon=True)
     thread.start()
     return thread
 

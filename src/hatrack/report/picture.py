@@ -158,6 +158,23 @@ def image(axes: Axes, colours: Floats, extent: tuple[float, float, float, float]
     axes.spines[:].set_visible(False)
 
 
+def heat_map(axes: Axes, table: Floats, scale: Normalize) -> Floats:
+    """Show a table by colour, clear where it has no value; return the colours of its cells."""
+    colours: Floats = SHARE(scale(table))
+    colours[~np.isfinite(table)] = 0.0
+    rows, columns = table.shape
+    image(axes, colours, (-0.5, columns - 0.5, rows - 0.5, -0.5))
+    return colours
+
+
+def cell_figures(axes: Axes, table: Floats, colours: Floats, write: Callable[[float], str], size: int = 9) -> None:
+    """Write the values of a table into its cells."""
+    for (i, j), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            colour = readable_on(colours[i, j])
+            axes.text(j, i, write(value), ha="center", va="center_baseline", color=colour, fontsize=size)
+
+
 def over_tasks_axes(axes: Axes, count: int, *, percents: bool = False, up_to_one: bool = False) -> None:
     """Lay out axes whose places from left to right are the tasks after which something was measured."""
     axes.set_xlim(-0.3, max(count - 0.7, 0.3))
@@ -215,7 +232,6 @@ class Percent(PercentFormatter):
         super().__init__(1.0, symbol=" %")
 
     def format_ticks(self, values: list[float]) -> list[str]:
-        """Return the labels of all ticks of an axis."""
         percents = 100 * np.asarray(values)
         exact = (d for d in range(MOST_DECIMALS) if np.allclose(percents, np.round(percents, d), rtol=0, atol=1e-9))
         self.decimals = next(exact, MOST_DECIMALS)
@@ -226,7 +242,6 @@ class UpToOne(MaxNLocator):
     """Ticks of a share: an axis leaves room above 1, where there is nothing to read off."""
 
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
-        """Return the ticks between two ends, up to 1."""
         return [tick for tick in super().tick_values(vmin, vmax) if tick < 1 + 1e-9]
 
 

@@ -128,12 +128,10 @@ def _measured(result: Source) -> Run:
 def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns: str, caption: str) -> Picture:
     names, count = run.names, len(run.names)
     scale = Normalize(low, 1.0)
-    colours = fig.SHARE(scale(table))
-    colours[~np.isfinite(table)] = 0.0  # transparent
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        fig.image(axes, colours, (-0.5, count - 0.5, count - 0.5, -0.5))
+        colours = fig.heat_map(axes, table, scale)
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
         fig.task_ticks(axes, names, "y", named=True)
@@ -141,7 +139,10 @@ def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns:
         axes.set_ylabel(rows)
         axes.set_xlabel(columns)
         if count <= FIGURES_UP_TO:
-            _cell_figures(axes, table, colours)
+            for edge in np.arange(count + 1) - 0.5:
+                axes.axhline(edge, color="white", linewidth=1.2)
+                axes.axvline(edge, color="white", linewidth=1.2)
+            fig.cell_figures(axes, table, colours, _percents, 8 if count > 12 else 9)
         bar = fig.colour_bar(figure, axes, scale, fig.SHARE)
         bar.yaxis.set_major_formatter(fig.Percent())
 
@@ -150,16 +151,8 @@ def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns:
     return Picture(label, label, FULL, 0.8 + 0.29 * count if count <= FIGURES_UP_TO else 7.2, paint, caption)
 
 
-def _cell_figures(axes: Axes, table: Floats, colours: Floats) -> None:
-    count = len(table)
-    for edge in np.arange(count + 1) - 0.5:
-        axes.axhline(edge, color="white", linewidth=1.2)
-        axes.axvline(edge, color="white", linewidth=1.2)
-    for (i, j), value in np.ndenumerate(table):
-        if np.isfinite(value):
-            colour = fig.readable_on(colours[i, j])
-            text = "100" if value == 1 else f"{100 * value:.1f}"
-            axes.text(j, i, text, ha="center", va="center_baseline", color=colour, fontsize=8 if count > 12 else 9)
+def _percents(share: float) -> str:
+    return "100" if share == 1 else f"{100 * share:.1f}"
 
 
 def _lines_over_tasks(
@@ -263,10 +256,10 @@ def training(result: Source) -> Picture:
     run = as_run(result, file="metrics.jsonl")
     epochs = run.epochs
     curves = {
-        "loss": {"training": _values(epochs, "train_loss"), "validation": _values(epochs, "valid_loss")},
-        "validation accuracy": {"": _values(epochs, "valid_accuracy")},
-        "capacity used": {"": _values(epochs, "capacity")},
-        "learning rate": {"": _values(epochs, "lr")},
+        "loss": {"training": run.curve("train_loss"), "validation": run.curve("valid_loss")},
+        "validation accuracy": {"": run.curve("valid_accuracy")},
+        "capacity used": {"": run.curve("capacity")},
+        "learning rate": {"": run.curve("lr")},
     }
     panels = {
         title: {name: values for name, values in lines.items() if np.isfinite(values).any()}
@@ -294,11 +287,6 @@ def training(result: Source) -> Picture:
         "The weights kept for a task may be those of its best epoch, not of its last."
     )
     return Picture("Training curves", "Training curves", FULL, 0.8 + 1.15 * sum(heights), paint, caption)
-
-
-def _values(epochs: Sequence[Epoch], field: str) -> Floats:
-    values = np.array([getattr(epoch, field) for epoch in epochs], np.float64)  # None becomes NaN
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _spans(epochs: Sequence[Epoch]) -> dict[int, tuple[int, int]]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict  # which pydantic needs: that of Python 3.11 is too little for it
 
 from hatrack import seal
-from hatrack.errors import Edited, HatrackError
+from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.measure import MEASURES
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -143,6 +143,11 @@ class Run:
         """The tasks' names, in the order they were learned."""
         return [task.name for task in self.result.tasks]
 
+    def curve(self, field: str) -> Floats:
+        """Return what every epoch has under that name; NaN where it has nothing, or nothing finite."""
+        values = np.array([getattr(epoch, field) for epoch in self.epochs], np.float64)  # None becomes NaN
+        return np.where(np.isfinite(values), values, np.nan)
+
 
 def read(folder: Path) -> Run:
     """Read and check the files of a finished run."""
@@ -175,11 +180,7 @@ def _text(path: Path, remedy: str) -> str:
     except FileNotFoundError:
         raise HatrackError(f"{path} does not exist; {remedy}.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise HatrackError(f"{path} cannot be read ({_line(error)}); {remedy}.") from None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise HatrackError(f"{path} cannot be read ({one_line(error)}); {remedy}.") from None
 
 
 _Model = TypeVar("_Model", bound=Record)
@@ -247,13 +248,13 @@ def _settings(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise HatrackError(f"{path} is broken ({_line(error)}); {AGAIN}.") from None
+        raise HatrackError(f"{path} is broken ({one_line(error)}); {AGAIN}.") from None
 
 
 def _filled(rows: Sequence[Sequence[float | None]], count: int) -> Floats:
     table = np.full((count, count), np.nan)
     for i, row in enumerate(rows):
-        table[i, : len(row)] = [np.nan if value is None else value for value in row]
+        table[i, : len(row)] = np.array(row, np.float64)  # None becomes NaN
     return table
 
 
@@ -283,7 +284,7 @@ def _masks(path: Path, result: Result) -> dict[str, Floats]:
     try:
         stored: dict[str, NDArray[Any]] = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise HatrackError(f"{path} cannot be read ({_line(error)}); {AGAIN}.") from None
+        raise HatrackError(f"{path} cannot be read ({one_line(error)}); {AGAIN}.") from None
     return by_site(stored, result, path)
 
 

@@ -6,6 +6,7 @@ What cannot be drawn says why, in one line: a HatrackError where there is nothin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -18,7 +19,7 @@ from hatrack.errors import HatrackError
 from hatrack.measure import Reading, interval, reading
 from hatrack.report import picture as fig
 from hatrack.report.picture import FULL, HALF, Picture
-from hatrack.report.read import Floats, Run
+from hatrack.report.read import Floats
 from hatrack.report.source import Source, as_run
 
 SHADED = 3  # seeds from which on an interval is drawn over the tasks
@@ -153,8 +154,8 @@ def settings(
 
 def capacity_over_epochs(runs: Mapping[str, Source], *, on: str = "") -> Picture:
     """Draw the share of weights in use after every epoch, dashed where a task begins."""
-    epochs = {label: as_run(run, file="metrics.jsonl").epochs for label, run in runs.items()}
-    lines = {label: _numbers([epoch.capacity for epoch in found]) for label, found in epochs.items() if found}
+    read = {label: as_run(run, file="metrics.jsonl") for label, run in runs.items()}
+    lines = {label: run.curve("capacity") for label, run in read.items() if run.epochs}
     if not lines:
         raise HatrackError(f"No run recorded an epoch{_on(on)}, so there is no capacity over training to draw.")
     colours = fig.order_colours(len(lines))
@@ -164,8 +165,8 @@ def capacity_over_epochs(runs: Mapping[str, Source], *, on: str = "") -> Picture
         longest = max(map(len, lines.values()))
         for (name, values), colour in zip(lines.items(), colours, strict=True):
             axes.plot(np.arange(1, len(values) + 1), values, color=colour)
-            for place, epoch in enumerate(epochs[name]):
-                if place and epoch.task != epochs[name][place - 1].task:
+            for place, (one, following) in enumerate(pairwise(read[name].epochs), start=1):
+                if one.task != following.task:
                     axes.axvline(place + 0.5, color=colour, linewidth=0.6, linestyle=(0, (3, 3)), alpha=0.7)
         axes.set_xlim(0.5, longest + 0.5)
         axes.set_ylim(0, 1.02)
@@ -188,9 +189,16 @@ def compression(runs: Mapping[str, Source], plain: Mapping[str, Source] = NOTHIN
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         for (name, run), colour in zip(masked.items(), fig.order_colours(len(masked)), strict=True):
-            kept = _numbers([epoch.capacity for epoch in run.epochs])
-            axes.plot(kept, _right(run), "o", color=colour, markersize=4, alpha=0.7, label=fig.short(name))
-            best = _right(unmasked[name]) if name in unmasked else np.array([])
+            axes.plot(
+                run.curve("capacity"),
+                run.curve("valid_accuracy"),
+                "o",
+                color=colour,
+                markersize=4,
+                alpha=0.7,
+                label=fig.short(name),
+            )
+            best = unmasked[name].curve("valid_accuracy") if name in unmasked else np.array([])
             if np.isfinite(best).any():
                 axes.plot([1.0], [np.nanmax(best)], "^", color=to_rgb(colour), markersize=7, clip_on=False)
         axes.set_xlim(0, 1.02)
@@ -230,12 +238,10 @@ def _by_task(runs: Given, measure: str) -> Floats:
     series = []
     for result, given in map(_taken, runs):
         counts = range(1, len(result["accuracy"]) + 1) if result is not None else ()
-        series.append(_numbers([reading(f"{measure}@{t}").value(result or {}, given) for t in counts]))
+        values = [reading(f"{measure}@{t}").value(result or {}, given) for t in counts]
+        series.append(np.array(values, np.float64))  # None becomes NaN
     series = [one for one in series if np.isfinite(one).any()]
-    table = np.full((max(map(len, series), default=0), len(series)), np.nan)
-    for column, one in enumerate(series):
-        table[: len(one), column] = one
-    return table
+    return np.array(list(zip_longest(*series, fillvalue=np.nan)), np.float64)
 
 
 def _lacking(tables: Mapping[str, Floats], lines: Mapping[str, Floats]) -> list[str]:
@@ -264,18 +270,14 @@ def _paint_map(figure: Figure, names: Sequence[str], values: Mapping[tuple[float
     for (x, y), value in values.items():
         table[down.index(y), across.index(x)] = value
     scale = Normalize(float(np.nanmin(table)), float(np.nanmax(table)) + 1e-9)
-    colours = fig.SHARE(scale(table))
-    colours[~np.isfinite(table)] = 0.0
     axes = figure.add_subplot()
-    fig.image(axes, colours, (-0.5, len(across) - 0.5, len(down) - 0.5, -0.5))
+    colours = fig.heat_map(axes, table, scale)
     axes.set_xticks(range(len(across)), [f"{x:g}" for x in across])
     axes.set_yticks(range(len(down)), [f"{y:g}" for y in down])
     axes.tick_params(length=0)
     axes.set_xlabel(names[0])
     axes.set_ylabel(names[1])
-    for (i, j), value in np.ndenumerate(table):
-        if np.isfinite(value):
-            axes.text(j, i, f"{value:.3f}", ha="center", va="center_baseline", color=fig.readable_on(colours[i, j]))
+    fig.cell_figures(axes, table, colours, "{:.3f}".format)
     fig.colour_bar(figure, axes, scale, fig.SHARE)
 
 
@@ -291,11 +293,3 @@ def _paint_line(figure: Figure, name: str, values: Mapping[float, Sequence[float
     axes.set_xticks([], minor=True)
     fig.bare(axes)
     axes.set_xlabel(name)
-
-
-def _right(run: Run) -> Floats:
-    return _numbers([epoch.valid_accuracy for epoch in run.epochs])
-
-
-def _numbers(values: Sequence[float | None]) -> Floats:
-    return np.array([np.nan if value is None else value for value in values], np.float64)

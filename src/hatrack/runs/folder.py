@@ -11,9 +11,9 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,38 +37,14 @@ class Folder:
         self, path: Path, lock: int | None = None, made: bool = False, stood: bool = False, above: Iterable[Path] = ()
     ) -> None:
         self.path = path
+        self.spec = path / "spec.toml"  # every resolved setting
+        self.metrics = path / "metrics.jsonl"  # one line an epoch and one a finished task
+        self.result = path / "result.json"  # the outcome; it exists only when the run is finished
+        self.checkpoint = path / "checkpoint"  # what the learner saved after the last finished epoch
+        self.masks = path / "masks.safetensors"  # the gates of every finished task, where the method has any
+        self.report = path / "report.html"
         self._lock = lock
         self._made, self._stood, self._above = made, stood, above
-
-    @property
-    def spec(self) -> Path:
-        """Every resolved setting, as TOML."""
-        return self.path / "spec.toml"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON line an epoch and one a finished task."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def result(self) -> Path:
-        """The outcome; it exists only when the run is finished."""
-        return self.path / "result.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        """What the learner saved after the last finished epoch."""
-        return self.path / "checkpoint"
-
-    @property
-    def masks(self) -> Path:
-        """The gates of every finished task, where the method has any."""
-        return self.path / "masks.safetensors"
-
-    @property
-    def report(self) -> Path:
-        """The self-contained page."""
-        return self.path / "report.html"
 
     def close(self) -> None:
         """Let other processes in."""
@@ -83,7 +59,11 @@ class Folder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._made and isinstance(error, HatrackError) and self._untouched():
-            self._take_back()
+            for file in (self.spec, self.metrics, self.path / ".lock"):
+                file.unlink(missing_ok=True)
+            if not self._stood:
+                with suppress(OSError):  # what else is in it is not ours
+                    self.path.rmdir()
         self.close()
         # Also at a later exit than that of the refusal, when runs beside this one may be gone too.
         if not self.path.exists():
@@ -94,13 +74,6 @@ class Folder:
         if self.result.exists() or self.checkpoint.exists():
             return False
         return not self.metrics.exists() or len(self.metrics.read_bytes().splitlines()) <= 1
-
-    def _take_back(self) -> None:
-        for file in (self.spec, self.metrics, self.path / ".lock"):
-            file.unlink(missing_ok=True)
-        if not self._stood:
-            with suppress(OSError):  # what else is in it is not ours
-                self.path.rmdir()
 
 
 def create(spec: str, out: Path | None, name: str) -> Folder:
@@ -114,7 +87,8 @@ def create(spec: str, out: Path | None, name: str) -> Folder:
             first.parent.mkdir(parents=True, exist_ok=True)
         except (OSError, RecursionError) as error:
             raise cannot(first, error) from None
-        for path in [first] if out is not None else _names(first):
+        names = chain([first.name], (f"{first.name}-{number}" for number in count(2)))
+        for path in [first] if out is not None else map(first.with_name, names):
             try:
                 made = _make(path, spec, above)
             except FileExistsError:
@@ -153,12 +127,6 @@ def cannot(path: Path, error: OSError | RecursionError, kind: str = "run") -> Ha
     return HatrackError(f"cannot make the {kind} folder {str(path)!r:.200}: {why}; choose another --out.")
 
 
-def _names(first: Path) -> Iterator[Path]:
-    yield first
-    for number in count(2):
-        yield first.with_name(f"{first.name}-{number}")
-
-
 def _remove_empty(folders: Iterable[Path]) -> None:
     for folder in folders:
         with suppress(OSError):  # something is in it
@@ -172,23 +140,18 @@ def _make(path: Path, spec: str, above: Iterable[Path]) -> Folder:
         raise FileExistsError(path)
     stood = path.is_dir()
     with atomic.draft(path, folder=True) as (draft, _), ExitStack() as undo:
-        held = lock(draft)
-        undo.callback(os.close, held)
+        handle = lock(draft)
+        undo.callback(os.close, handle)
         atomic.write(draft / "spec.toml", spec)
-        _rename(draft, path)
+        try:
+            os.rename(draft, path)  # which the system allows where nothing or an empty folder stands
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(path) from None
+            raise
+        atomic.flush(path.parent)
         undo.pop_all()
-    return Folder(path, held, made=True, stood=stood, above=above)
-
-
-def _rename(draft: Path, path: Path) -> None:
-    """Give the folder its name; the system allows that where nothing or an empty folder stands."""
-    try:
-        os.rename(draft, path)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise FileExistsError(path) from None
-        raise
-    atomic.flush(path.parent)
+    return Folder(path, handle, made=True, stood=stood, above=above)
 
 
 def lock(path: Path) -> int:
@@ -207,6 +170,20 @@ def lock(path: Path) -> int:
     with suppress(OSError):  # on a full disk the lock holds, only nobody can read whose it is
         os.write(handle, f"{os.getpid()}\n".encode())
     return handle
+
+
+@contextmanager
+def held(path: Path, kind: str, *inside: str) -> Iterator[None]:
+    """Make a study's or a search's folder (and one in it), if need be, and keep other processes out of it."""
+    try:
+        path.joinpath(*inside).mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError) as error:
+        raise cannot(path, error, kind) from None
+    handle = lock(path)
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def _nearby(path: Path) -> str:

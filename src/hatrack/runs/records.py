@@ -36,20 +36,12 @@ class _Spec(Record):
     spec: dict[str, Any]
     seconds: Number
 
-    @property
-    def position(self) -> Position:
-        return (-1, 0)
-
 
 class _Epoch(Record):
     event: Literal["epoch"]
     task: Count
     epoch: Count
     seconds: Number
-
-    @property
-    def position(self) -> Position:
-        return (self.task, self.epoch)
 
 
 class _Task(Record):
@@ -62,13 +54,15 @@ class _Task(Record):
     memory: Count = 0
     seconds: Number
 
-    @property
-    def position(self) -> Position:
-        return (self.task, math.inf)
-
 
 _Line = Annotated[_Spec | _Epoch | _Task, Field(discriminator="event")]
 _LINE: TypeAdapter[_Spec | _Epoch | _Task] = TypeAdapter(_Line)
+
+
+def _position(fields: Mapping[str, Any]) -> Position:
+    if fields["event"] == "spec":
+        return (-1, 0)
+    return (fields["task"], fields["epoch"] if fields["event"] == "epoch" else math.inf)
 
 
 class Line(NamedTuple):
@@ -100,7 +94,7 @@ class Records:
     def start(self, spec: Mapping[str, Any]) -> None:
         """Write the spec as the first line; where one stands already, it must say the same but for the machine."""
         if not self._lines:
-            self._write((-1, 0), {"event": "spec", "spec": dict(spec), "seconds": 0.0})
+            self._write({"event": "spec", "spec": dict(spec), "seconds": 0.0})
         recorded = self._lines[0].fields.get("spec") or {}
         changed = sorted(key for key in spec.keys() - MACHINE if recorded.get(key) != spec[key])
         if changed:
@@ -109,13 +103,13 @@ class Records:
                 f"start a new run with these settings."
             )
 
-    def epoch(self, task: int, epoch: int, fields: Mapping[str, Any]) -> None:
-        """Write the line of one epoch (counted from 1)."""
-        self._write((task, epoch), {"event": "epoch", "task": task, "epoch": epoch, **fields})
+    def epoch(self, fields: Mapping[str, Any]) -> None:
+        """Write the line of one epoch (counted from 1) of a task; the line begins with the two."""
+        self._write({"event": "epoch", "task": fields["task"], "epoch": fields["epoch"], **fields})
 
     def task(self, task: int, fields: Mapping[str, Any]) -> None:
         """Write the line of a finished task."""
-        self._write((task, math.inf), {"event": "task", "task": task, **fields})
+        self._write({"event": "task", "task": task, **fields})
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return the lines of the finished tasks, in order."""
@@ -139,11 +133,11 @@ class Records:
                 )
 
     def close(self) -> None:
-        """Close the file."""
         with suppress(OSError):  # what could not be written was said then
             self._file.close()
 
-    def _write(self, position: Position, line: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, Any]) -> None:
+        position = _position(line)
         while self._lines and self._lines[-1].position >= position:
             self._file.seek(self._file.truncate(self._lines.pop().start))
         start = self._file.tell()
@@ -176,8 +170,9 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         due = due or own is not None
         if due and not seal.intact(raw, before):
             raise Edited(f"{path}, line {number} or the one before it was changed after it was written; {PUT_BACK}.")
-        position, last = checked.position, lines[-1].position if lines else (-2, 0)
-        if position <= last or position[0] not in (-1, finished) or not _fits(checked):
+        position, last = _position(fields), lines[-1].position if lines else (-2, 0)
+        fits = not isinstance(checked, _Task) or len(checked.accuracy) == checked.task + 1
+        if position <= last or position[0] not in (-1, finished) or not fits:
             raise HatrackError(f"{path}, line {number} does not follow from those above it; start the run again.")
         finished += isinstance(checked, _Task)
         fields.pop("sha256", None)
@@ -192,10 +187,6 @@ def read(path: Path, covered: Mapping[str, Any] | None = None) -> tuple[list[Lin
         if lines[covered["lines"] - 1].digest != covered["digest"]:
             raise Edited(f"{path} is not the one that its checkpoint belongs to; {PUT_BACK}.")
     return lines, start
-
-
-def _fits(line: _Spec | _Epoch | _Task) -> bool:
-    return not isinstance(line, _Task) or len(line.accuracy) == line.task + 1
 
 
 def _finite(value: Any) -> Any:

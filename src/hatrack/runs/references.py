@@ -28,7 +28,7 @@ def complete(run: Path, against: Sequence[Path]) -> dict[str, Any]:
 
     Measures that other references gave before are kept.
     """
-    before, result = read_result(run)["metrics"], completed(run, against)
+    before, (result, _) = read_result(run)["metrics"], completed(run, against)
     known = {key: value for key, value in before.items() if value is not None and result["metrics"].get(key) is None}
     missing = {key: names for key, names in result["metrics"]["missing"].items() if key not in known}
     result = {**result, "metrics": {**result["metrics"], **known, "missing": missing}}
@@ -42,13 +42,8 @@ def store(run: Path, result: dict[str, Any]) -> None:
         atomic.write(folder.result, dumps(result))
 
 
-def completed(run: Path, against: Sequence[Path]) -> dict[str, Any]:
-    """Return the same and write nothing."""
-    return measured(run, against)[0]
-
-
-def measured(run: Path, against: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the same with the accuracies that were taken from the references, by the reference's name."""
+def completed(run: Path, against: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the result with these measures, and the accuracies taken for them, by the reference's name."""
     result = _measured(run)
     given: dict[str, Any] = {}
     for path in against:

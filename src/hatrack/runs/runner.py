@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from time import monotonic, sleep
@@ -21,14 +20,15 @@ from safetensors.torch import save
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import blocked_parameters
 from hatrack.learn.fit import Epoch
-from hatrack.learn.learner import Learner
+from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.state import PAGE, of_run
 from hatrack.report import get_ready
 from hatrack.report import write as write_report
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder
-from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result
@@ -38,9 +38,10 @@ from hatrack.runs.writer import Writer
 from hatrack.seal import digest
 
 
-def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
+def execute(setup: Setup, folder: Folder, *callbacks: object) -> dict[str, Any]:
     """Do what is left of the run, leave its files in `folder` and return what result.json holds."""
-    run = executing(setup, folder, listener)
+    _meet()
+    run = executing(setup, folder, callbacks)
     while True:
         try:
             next(run)
@@ -49,8 +50,22 @@ def execute(setup: Setup, folder: Folder, listener: Listener) -> dict[str, Any]:
             return result
 
 
+def learn_along(setup: Setup) -> None:
+    """Do what a rank other than the first does: the same training, without a folder, a report or a word."""
+    _meet()
+    for task in setup.tasks[setup.learner.finished :]:
+        setup.learner.learn(task, progress=False)
+
+
+def _meet() -> None:
+    """Wait until every rank has read what it needs, before the first one writes."""
+    group = process_group()
+    if group is not None:
+        group.barrier()
+
+
 def executing(
-    setup: Setup, folder: Folder, listener: Listener, against: Sequence[Path] = ()
+    setup: Setup, folder: Folder, callbacks: Sequence[object], against: Sequence[Path] = ()
 ) -> Generator[None, None, dict[str, Any]]:
     """Do the same bit by bit, so that several runs can take turns; `against`: runs that measures may be taken from."""
     page = folder.checkpoint / PAGE
@@ -66,7 +81,7 @@ def executing(
     try:
         writing = Writer(setup.learner, folder.checkpoint, records.sync, about)
         with writing as writer, Peak(setup.learner.device) as peak:
-            yield from _learn(setup, folder, listener, records, writer, peak)
+            yield from _learn(setup, folder, callbacks, records, writer, peak)
         return _finish(setup, folder, records, against)
     finally:
         records.close()
@@ -83,16 +98,15 @@ def finished(folder: Folder) -> dict[str, Any] | None:
 
 
 def _learn(
-    setup: Setup, folder: Folder, listener: Listener, records: Records, writer: Writer, peak: Peak
+    setup: Setup, folder: Folder, callbacks: Sequence[object], records: Records, writer: Writer, peak: Peak
 ) -> Iterator[None]:
     spec, tasks, learner = setup.spec, setup.tasks, setup.learner
     began = monotonic() - records.seconds
 
     def record(epoch: Epoch) -> None:
-        fields = asdict(epoch) | {"seconds": monotonic() - began}
-        records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
+        records.epoch(vars(epoch) | {"seconds": monotonic() - began})
         writer.save()
-        listener.epoch(epoch)
+        tell(callbacks, "on_epoch", epoch)
 
     resumed = len(records) > 0
     records.start(spec.model_dump(exclude={"data"}))
@@ -103,17 +117,23 @@ def _learn(
             raise HatrackError(f"task {task.name!r} has no test part to evaluate on.")
     names = [task.name for task in tasks]
     epochs = sum(learner.method.phases(spec.epochs))
-    listener.planned(Plan(spec, folder.path, names, epochs, _work(setup), learner.finished, resumed))
+    sizes = [len(task.train) for task in tasks]
+    work = list(accumulate(sizes)) if learner.method.needs_old_data else sizes
+    plan = RunPlan(spec, folder.path, names, epochs, work, learner.finished, resumed)
+    tell(callbacks, "on_start", plan)
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
         accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
-        records.task(index, {"name": names[index], "accuracy": accuracy, **_further(learner, peak), "seconds": seconds})
+        facts = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        fields = {"name": names[index], "accuracy": accuracy, **facts, "memory": peak.bytes(), "seconds": seconds}
+        records.task(index, fields)
         if index + 1 < len(tasks):
             writer.save()
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
-        listener.learned(Outcome(index, names[index], accuracy, records.epochs(index), used, seconds))
+        result = TaskResult(index, names[index], accuracy, records.epochs(index), used, seconds)
+        tell(callbacks, "on_task", result)
     yield from _written(writer)
     writer.save(last=True)  # also where all was learned before: a killed process may have left replaced files behind
     yield from _written(writer)
@@ -139,19 +159,7 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     atomic.write(folder.result, dumps(result))
     if against:
         with suppress(HatrackError):  # not finished yet, or unfit, which is said by who gathers the runs
-            result = completed(folder.path, against)
+            result, _ = completed(folder.path, against)
             atomic.write(folder.result, dumps(result))
     write_report(folder.path)
     return read_result(folder.path)
-
-
-def _further(learner: Learner, peak: Peak) -> dict[str, Any]:
-    """Return what else is worth recording of the task just learned."""
-    blocked = blocked_parameters(learner.method)
-    return {"blocked": blocked, "facts": dict(learner.method.facts()), "memory": peak.bytes()}
-
-
-def _work(setup: Setup) -> list[int]:
-    """Return how many samples an epoch of each task goes through."""
-    sizes = [len(task.train) for task in setup.tasks]
-    return list(accumulate(sizes)) if setup.learner.method.needs_old_data else sizes

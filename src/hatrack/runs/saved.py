@@ -5,7 +5,6 @@ No file names the network of a saved learner, and none may: it is code, which is
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,11 @@ def write_report(learner: Learner, folder: Path) -> Path:
     if not writes():
         return made.report
     folder.mkdir(parents=True, exist_ok=True)
-    spec, tasks = _spec(learner), _tasks(learner)
-    lines = [{"name": known.name, "accuracy": known.accuracy} for known in history]
-    result = assemble(learner, spec, tasks, lines, sum(known.seconds for known in history))
+    spec = _spec(learner)
+    known = zip(history, learner.tasks, strict=False)  # the task in progress is in the second alone
+    tasks = [{"name": h.name, "classes": t.classes, **dict.fromkeys(PARTS), **h.samples} for h, t in known]
+    lines = [{"name": h.name, "accuracy": h.accuracy} for h in history]
+    result = assemble(learner, spec, tasks, lines, sum(h.seconds for h in history))
     masks = learner.masks()
     made.result.unlink(missing_ok=True)  # it comes last: it says that the others are there
     atomic.write(made.spec, toml.dumps(spec))
@@ -55,9 +56,7 @@ def write_report(learner: Learner, folder: Path) -> Path:
 
 
 def _spec(learner: Learner) -> dict[str, Any]:
-    method = learner.method
-    settings = {name: getattr(method, name) for name in hyperparameters(type(method))}
-    keys = ("seed", "epochs", "batch_size", "engine")
+    method, keys = learner.method, ("seed", "epochs", "batch_size", "engine")
     return {
         "method": method.name,
         "benchmark": OWN_TASKS,
@@ -65,13 +64,8 @@ def _spec(learner: Learner) -> dict[str, Any]:
         **{key: getattr(learner, key) for key in keys},
         "device": str(learner.device),
         "precision": learner.model.precision.name,
-        "settings": settings,
+        "settings": {name: getattr(method, name) for name in hyperparameters(type(method))},
     }
-
-
-def _tasks(learner: Learner) -> list[dict[str, Any]]:
-    known = zip(learner.history, learner.tasks, strict=False)  # the task in progress is in the second alone
-    return [{"name": h.name, "classes": t.classes, **dict.fromkeys(PARTS), **h.samples} for h, t in known]
 
 
 def _write_epochs(learner: Learner, path: Path, spec: dict[str, Any]) -> None:
@@ -82,8 +76,7 @@ def _write_epochs(learner: Learner, path: Path, spec: dict[str, Any]) -> None:
         for task, history in enumerate(learner.history):
             seconds += history.seconds
             for epoch in history.epochs:
-                fields = asdict(epoch) | {"seconds": seconds}
-                records.epoch(fields.pop("task"), fields.pop("epoch"), fields)
+                records.epoch(vars(epoch) | {"seconds": seconds})
             records.task(task, {"name": history.name, "accuracy": history.accuracy, "seconds": seconds})
     finally:
         records.close()

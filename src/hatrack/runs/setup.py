@@ -36,29 +36,15 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     spec.bring()
     sequence = sequence_of(spec)
     net, method = new_net(spec, sequence[0].train.first(1).shape[1:]), spec.new_method()
-    _choose_threads(net)
+    if sum(parameter.numel() for parameter in net.parameters()) < SMALL:
+        torch.set_num_threads(1)  # more cost more than they bring, above all on a busy machine
     if checkpoint is None or not (checkpoint / PAGE).exists():
-        learner = Learner(
-            net,
-            method,
-            epochs=spec.epochs,
-            batch_size=spec.batch_size,
-            seed=spec.seed,
-            device=spec.device,
-            engine=spec.engine,
-            precision=spec.precision,
-        )
-        return Setup(spec, sequence, learner)
+        settings = spec.model_dump(include={"epochs", "batch_size", "seed", "device", "engine", "precision"})
+        return Setup(spec, sequence, Learner(net, method, **settings))
     learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine)
     for task in sequence[: learner.finished]:
         learner.remember(task)
     return Setup(spec, sequence, learner)
-
-
-def _choose_threads(net: nn.Module) -> None:
-    """Use one thread for a small network: there, threads cost more than they bring, above all on a busy machine."""
-    if sum(p.numel() for p in net.parameters()) < SMALL:
-        torch.set_num_threads(1)
 
 
 def sequence_of(spec: Spec) -> list[Task]:

@@ -62,6 +62,10 @@ class Spec(BaseModel):
         method: Method = REGISTRIES["method"][self.method](**self.settings)
         return method
 
+    def full_names(self, *parts: str) -> dict[str, Any]:
+        """Return the settings of the net, the benchmark or the method under their full names, such as net.dropout."""
+        return {f"{part}.{key}": value for part in parts for key, value in getattr(self, TABLES[part]).items()}
+
     def bring(self) -> None:
         """Load the code of this spec in a process that it was sent to."""
         for part, reference in self.found.items():

@@ -6,14 +6,14 @@ one would have, and what it repeats replaces what was there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Listener, Outcome, Plan
+from hatrack.runs.callback import RunPlan, TaskResult
 
 SHOWN = ("train_loss", "valid_loss", "valid_accuracy", "lr", "s", "capacity")
 
@@ -27,19 +27,17 @@ def required() -> Any:
 
 
 class TensorBoard:
-    """A listener that writes events."""
+    """A callback that writes events."""
 
     def __init__(self) -> None:
         self._module = required()
         self._writer: Any = None
 
-    def planned(self, plan: Plan) -> None:
-        """Note where the events go."""
+    def on_start(self, plan: RunPlan) -> None:
         self._folder: Path = plan.path / "tensorboard"
         self._epochs = max(plan.epochs, 1)
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Write what the epoch has values for."""
+    def on_epoch(self, epoch: Epoch) -> None:
         step = epoch.task * self._epochs + epoch.epoch
         writer = self._opened(step)
         for name in SHOWN:
@@ -48,13 +46,11 @@ class TensorBoard:
                 writer.add_scalar(f"epoch/{name}", value, step)
         writer.flush()
 
-    def learned(self, outcome: Outcome) -> None:
-        """Write the accuracy on every task so far."""
-        writer = self._opened((outcome.task + 1) * self._epochs)
-        for task, accuracy in enumerate(outcome.accuracy, start=1):
-            writer.add_scalar(f"test accuracy/task {task}", accuracy, outcome.task + 1)
-        mean = sum(outcome.accuracy) / len(outcome.accuracy)
-        writer.add_scalar("test accuracy/average", mean, outcome.task + 1)
+    def on_task(self, result: TaskResult) -> None:
+        writer = self._opened((result.task + 1) * self._epochs)
+        for task, accuracy in enumerate(result.accuracy, start=1):
+            writer.add_scalar(f"test accuracy/task {task}", accuracy, result.task + 1)
+        writer.add_scalar("test accuracy/average", fmean(result.accuracy), result.task + 1)
         writer.flush()
 
     def _opened(self, step: int) -> Any:
@@ -63,28 +59,6 @@ class TensorBoard:
         return self._writer
 
 
-class Several:
-    """A listener that passes everything on to several."""
-
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self._listeners = listeners
-
-    def planned(self, plan: Plan) -> None:
-        """Pass it on."""
-        for listener in self._listeners:
-            listener.planned(plan)
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Pass it on."""
-        for listener in self._listeners:
-            listener.epoch(epoch)
-
-    def learned(self, outcome: Outcome) -> None:
-        """Pass it on."""
-        for listener in self._listeners:
-            listener.learned(outcome)
-
-
-def with_events(listener: Listener, wanted: bool) -> Listener:
-    """Return the listener, and where `wanted` one that writes events beside it."""
-    return Several([listener, TensorBoard()]) if wanted else listener
+def with_events(callback: object, wanted: bool) -> list[object]:
+    """Return the callback, and where `wanted` one that writes events beside it."""
+    return [callback, TensorBoard()] if wanted else [callback]

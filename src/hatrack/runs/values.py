@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -52,7 +53,8 @@ def fit(name: str, value: Any, annotation: Any) -> Any:
         raise HatrackError(f"{name} is annotated with {annotation!r}, which no setting can be given for.") from None
     if isinstance(fitted, str) and "\0" in fitted:
         raise HatrackError(f"{name} must not hold a zero byte, got {fitted!r:.99}.")
-    return absolute(name, fitted) if _is_path(annotation) else fitted
+    is_path = any(get_origin(part) is os.PathLike for part in get_args(annotation))
+    return absolute(name, fitted) if is_path else fitted
 
 
 def absolute(name: str, path: str) -> str:
@@ -79,10 +81,6 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _is_path(annotation: Any) -> bool:
-    return any(get_origin(part) is os.PathLike for part in get_args(annotation))
-
-
 def value_of(text: str) -> Any:
     """Return what a text stands for."""
     if "\n" in text:
@@ -90,13 +88,7 @@ def value_of(text: str) -> Any:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # no TOML, or more digits or brackets than Python takes
-        return _number(text)
-    return value if isinstance(value, bool | int | float | str | list | dict) else text
-
-
-def _number(text: str) -> float | str:
-    """Accept the numbers that TOML does not, such as .5 and 1., and leave every other text as it is."""
-    try:
-        return float(text)
-    except ValueError:
+        with suppress(ValueError):
+            return float(text)  # the numbers that TOML does not take, such as .5 and 1.
         return text
+    return value if isinstance(value, bool | int | float | str | list | dict) else text

@@ -56,10 +56,10 @@ def text(kind: str, width: int) -> str:
 def _details(entry: Mapping[str, Any]) -> list[str]:
     if "runs" in entry:
         return recipes.details(entry)
-    lines = []
     if "forms" in entry:
         needs = f"; needs runs of {', '.join(entry['against'])}" if entry["against"] else ""
         return [", ".join(entry["forms"]) + needs]
+    lines = []
     if "source" in entry:
         kept = "old tasks cannot change" if entry["guarantee"] else "old tasks may change"
         lines.append(f"{entry['family']}, {entry['source']}; {kept}")
@@ -79,21 +79,8 @@ def _shown(value: Any) -> str:
 def _method(name: str) -> dict[str, Any]:
     method = METHODS[name]
     facts = ("family", "source", "summary", "guarantee", "stores", "needs_old_data", "keeps_samples")
-    return {fact: getattr(method, fact) for fact in facts} | {
-        "settings": [
-            {
-                "name": h.name,
-                "type": h.type.__name__,
-                "default": plain(h.default),
-                "help": h.help,
-                "low": h.low,
-                "high": h.high,
-                "choices": plain(h.choices),
-                "search": plain(h.search),
-            }
-            for h in hyperparameters(method).values()
-        ]
-    }
+    settings = [{**plain(vars(h)), "type": h.type.__name__} for h in hyperparameters(method).values()]
+    return {**{fact: getattr(method, fact) for fact in facts}, "settings": settings}
 
 
 def _benchmark(name: str) -> dict[str, Any]:

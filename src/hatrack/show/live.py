@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome, Plan
-from hatrack.show.headline import headline
-from hatrack.show.timeleft import TimeLeft
-from hatrack.show.words import duration, facts, outcome_facts
+from hatrack.runs.callback import RunPlan, TaskResult
+from hatrack.show.progress import TimeLeft, headline
+from hatrack.show.words import duration, facts, task_facts
 from hatrack.visible import visible
 
 INDENT, BAR = 6, 50
@@ -21,11 +20,11 @@ INDENT, BAR = 6, 50
 
 
 class LiveProgress:
-    """A listener that redraws; use it as a context, so that the terminal is left clean."""
+    """A callback that redraws; use it as a context, so that the terminal is left clean."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._plan: Plan | None = None
+        self._plan: RunPlan | None = None
         self._epoch: Epoch | None = None
         self._left: float | None = None
         self._live = Live(console=console, transient=True, refresh_per_second=4, get_renderable=self._drawing)
@@ -38,26 +37,22 @@ class LiveProgress:
         self._plan = None
         self._live.stop()
 
-    def planned(self, plan: Plan) -> None:
-        """Print what is about to be done."""
+    def on_start(self, plan: RunPlan) -> None:
         self._plan = plan
         self._time = TimeLeft(plan.work, plan.epochs)
         self._task = plan.finished
         self._console.print(Text(visible(headline(plan)), style="bold"), soft_wrap=True)
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Note the epoch; the next redraw shows it."""
+    def on_epoch(self, epoch: Epoch) -> None:
         self._left = self._time.after(epoch.task, epoch.epoch)
         self._task, self._epoch = epoch.task, epoch
 
-    def learned(self, outcome: Outcome) -> None:
-        """Print the finished task above the redrawn part."""
+    def on_task(self, result: TaskResult) -> None:
         assert self._plan is not None
-        name = Text(f"{outcome.task + 1:>3}/{len(self._plan.names)} {visible(outcome.name)}", style="green")
-        self._console.print(
-            Text.assemble(name, "  ", "  ".join(outcome_facts(outcome))), overflow="ellipsis", no_wrap=True
-        )
-        self._task, self._epoch = outcome.task + 1, None
+        name = Text(f"{result.task + 1:>3}/{len(self._plan.names)} {visible(result.name)}", style="green")
+        line = Text.assemble(name, "  ", "  ".join(task_facts(result)))
+        self._console.print(line, overflow="ellipsis", no_wrap=True)
+        self._task, self._epoch = result.task + 1, None
 
     def _drawing(self) -> Table:
         drawing = Table.grid()

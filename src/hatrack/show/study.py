@@ -17,7 +17,7 @@ EVERY = 30.0
 
 
 class StudyProgress:
-    """A watcher that prints plain lines."""
+    """A callback that prints plain lines."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -26,7 +26,6 @@ class StudyProgress:
         self._notices: set[str] = set()
 
     def planned(self, todo: int, finished: int) -> None:
-        """Print what is about to be done."""
         self._todo = todo
         self._start = self._said = self._clock()
         before = f"; {count(finished, 'run')} finished before" if finished else ""
@@ -46,14 +45,12 @@ class StudyProgress:
             say_line(f"{self._place()} under way: {', '.join(steps)}")
 
     def over(self, job: Job, reason: str | None) -> None:
-        """Print how a run ended."""
         self._running.pop(job.name, None)
         self._done += 1
         self._said = self._clock()
         say_line(f"{self._place()} {job.name}: {_outcome(job) if reason is None else f'FAILED, {reason}'}")
 
     def notice(self, line: str) -> None:
-        """Print a line on standard error."""
         complain(line)
 
     def _place(self) -> str:

@@ -1,9 +1,10 @@
-"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, where the files are."""
+"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, files; of several, a line each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from hatrack.measure import MEASURES
@@ -33,9 +34,28 @@ def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
+def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exception], paths: Sequence[Path]) -> str:
+    """Return a table of runs that differ in their seed, then mean and spread; one that was stopped says why."""
+    lines = [f"{'seed':>5}  {'accuracy':>8}  {'forgetting':>10}  {'time':>7}  folder"]
+    accuracies = []
+    for seed, result, path in zip(seeds, results, paths, strict=True):
+        if isinstance(result, Exception):
+            reason = " ".join(str(result).split()) or type(result).__name__
+            again = f" (to go on: hatrack resume {path})" if path.exists() else ""  # a refused run leaves no folder
+            lines.append(f"{seed:>5}  stopped: {reason}{again}")
+            continue
+        acc, lost = result["metrics"]["acc"], _figure(result["metrics"]["forgetting"])
+        accuracies.append(acc)
+        lines.append(f"{seed:>5}  {acc:>8.4f}  {lost:>10}  {duration(result['seconds']):>7}  {path}")
+    if len(accuracies) > 1:
+        lines.append(f"{'mean':>5}  {mean(accuracies):>8.4f} ± {stdev(accuracies):.4f} over {len(accuracies)} seeds")
+    return "\n".join(map(visible, lines))
+
+
 def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
     names = [visible(task["name"]) for task in result["tasks"]]
-    labels = [f"{i:>3} {_cut(name, NAME)}" for i, name in enumerate(names, start=1)]
+    cut = [name if len(name) <= NAME else name[: NAME - 1] + "…" for name in names]
+    labels = [f"{i:>3} {name}" for i, name in enumerate(cut, start=1)]
     margin = max(map(len, labels))
     columns = max(1, (width - margin) // CELL)
     lines = ["Test accuracy after learning each task (row), on each task (column):"]
@@ -43,15 +63,9 @@ def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
         shown = range(first, min(first + columns, len(names)))
         lines.append(" " * margin + "".join(f"{i + 1:>{CELL}}" for i in shown))
         for label, row in list(zip(labels, result["accuracy"], strict=True))[first:]:
-            lines.append(f"{label:<{margin}}" + "".join(_cell(row, i) for i in shown).rstrip())
+            values = ("-" if value is None else f"{value:.3f}" for value in row[first : first + columns])
+            lines.append(f"{label:<{margin}}" + "".join(f"{value:>{CELL}}" for value in values))
     return lines
-
-
-def _cell(row: Sequence[float | None], i: int) -> str:
-    if i >= len(row):
-        return ""
-    value = row[i]
-    return f"{'-' if value is None else format(value, '.3f'):>{CELL}}"
 
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
@@ -85,7 +99,3 @@ def _capacity(result: Mapping[str, Any]) -> list[str]:
 def _files(path: Path) -> list[str]:
     there = {name: what for name, what in FILES.items() if (path / name).exists()}
     return [f"Files in {visible(str(path))}:", *(f"  {name:<18} {what}" for name, what in there.items())]
-
-
-def _cut(name: str, length: int) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"

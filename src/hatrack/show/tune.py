@@ -9,7 +9,7 @@ from hatrack.show.terminal import complain, say_line
 
 
 class TuneProgress:
-    """A teller that prints plain lines."""
+    """A callback that prints plain lines."""
 
     def __init__(self) -> None:
         self._notices: set[str] = set()
@@ -17,15 +17,10 @@ class TuneProgress:
     def trial(
         self, done: int, trials: int, number: int, value: float | None, params: Mapping[str, Any], best: bool
     ) -> None:
-        """Print the trial's figure and settings."""
-        place = f"[{done}/{trials}] trial {number}"
-        if value is None:
-            say_line(f"{place}: given up, below the median; {listed(params)}")
-            return
-        say_line(f"{place}: {value:.4f}{' (best so far)' if best else ''}; {listed(params)}")
+        reached = "given up, below the median" if value is None else f"{value:.4f}{' (best so far)' if best else ''}"
+        say_line(f"[{done}/{trials}] trial {number}: {reached}; {listed(params)}")
 
     def failed(self, number: int, reason: str) -> None:
-        """Print why a trial failed."""
         complain(f"trial {number} failed: {reason}")
 
     def notice(self, number: int, line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hatrack.learn.fit import Epoch
-from hatrack.runs.listener import Outcome
+from hatrack.runs.callback import TaskResult
 
 
 def duration(seconds: float) -> str:
@@ -37,9 +37,9 @@ def facts(epoch: Epoch) -> list[str]:
     return said
 
 
-def outcome_facts(outcome: Outcome) -> list[str]:
+def task_facts(result: TaskResult) -> list[str]:
     """Return what is worth showing of a finished task."""
-    said = [f"test accuracy {outcome.accuracy[-1]:.4f}", count(outcome.epochs, "epoch")]
-    if outcome.capacity is not None:
-        said.append(f"capacity {percent(outcome.capacity)}")
-    return [*said, duration(outcome.seconds)]
+    said = [f"test accuracy {result.accuracy[-1]:.4f}", count(result.epochs, "epoch")]
+    if result.capacity is not None:
+        said.append(f"capacity {percent(result.capacity)}")
+    return [*said, duration(result.seconds)]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, log
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -25,7 +25,7 @@ from hatrack.data.mixture import names_in
 from hatrack.methods import METHODS
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import Spec
-from hatrack.studies.engine import default_workers
+from hatrack.studies.executor import default_workers
 from hatrack.studies.plan import Plan
 
 BATCH, STEPS = 64, 3
@@ -79,12 +79,14 @@ def estimate(plan: Plan) -> Estimate | None:
     specs = list(plan.work().values())
     if any(spec.benchmark not in SIZES for spec in specs):
         return None
-    speeds = _Speeds()
+    known: dict[str, float] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(_cache().read_text())
     low = high = 0.0
     for spec in specs:
         if METHODS[spec.method].trains:
             least, most = _sample_epochs(spec)
-            seconds = speeds.of(spec)
+            seconds = _seconds(spec, known)
             low, high = low + least * seconds, high + most * seconds
     workers = default_workers(specs[0].device)
     cuda = specs[0].device.startswith("cuda")
@@ -114,29 +116,24 @@ def _sample_epochs(spec: Spec) -> tuple[float, float]:
     return most * shortest / spec.epochs, most
 
 
-class _Speeds:
-    """Seconds a sample takes to be learned, by network; measured once a machine."""
-
-    def __init__(self) -> None:
-        self._file = cache_root() / "speeds.json"
-        self._known: dict[str, float] = {}
-        with suppress(OSError, ValueError):
-            self._known = json.loads(self._file.read_text())
-
-    def of(self, spec: Spec) -> float:
-        """Return it for the network of a spec."""
-        shape = SIZES[spec.benchmark][2]
-        sizes = {k: v for k, v in spec.net_options.items() if "dropout" not in k}  # which costs next to nothing
-        key = json.dumps([platform.node(), spec.device, spec.net, sizes, shape])
-        if key not in self._known:
-            self._known[key] = _seconds_a_sample(spec, shape)
-            with suppress(OSError):
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                atomic.write(self._file, json.dumps(self._known, indent=0))
-        return self._known[key]
+def _seconds(spec: Spec, known: dict[str, float]) -> float:
+    """Return how long the network takes to learn a sample: as `known`, else measured and noted, once a machine."""
+    shape = SIZES[spec.benchmark][2]
+    sizes = {k: v for k, v in spec.net_options.items() if "dropout" not in k}  # which costs next to nothing
+    key = json.dumps([platform.node(), spec.device, spec.net, sizes, shape])
+    if key not in known:
+        known[key] = _seconds_a_sample(spec, shape)
+        with suppress(OSError):
+            _cache().parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(_cache(), json.dumps(known, indent=0))
+    return known[key]
 
 
-def _seconds_a_sample(spec: Spec, shape: Iterable[int]) -> float:
+def _cache() -> Path:
+    return cache_root() / "speeds.json"
+
+
+def _seconds_a_sample(spec: Spec, shape: tuple[int, ...]) -> float:
     """Time training steps of the plain network, with one thread on a CPU."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -145,7 +142,7 @@ def _seconds_a_sample(spec: Spec, shape: Iterable[int]) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        net = new_net(spec, tuple(shape)).to(device)
+        net = new_net(spec, shape).to(device)
         x = torch.randn(BATCH, *shape, device=device)
         head = torch.nn.Linear(net(x).flatten(1).shape[1], 10, device=device)
         y = torch.arange(BATCH, device=device) % 10

@@ -12,7 +12,7 @@ from typing import Any
 from hatrack import atomic
 from hatrack.measure import Reading
 from hatrack.report.words import DASH, number
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.table import MEMORY, SECONDS, Cell, Table, tables
 from hatrack.visible import visible
 

@@ -25,12 +25,10 @@ class Figure:
 
     @property
     def low(self) -> float:
-        """The lower end of the band."""
         return self.mean - self.half
 
     @property
     def high(self) -> float:
-        """The upper end of the band."""
         return self.mean + self.half
 
     def verdict(self, ours: float) -> str:

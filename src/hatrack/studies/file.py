@@ -10,7 +10,7 @@
 
 A NAME, and that of a net, may be code: file.py:Name, from the folder of the study file, or package.module:Name; listed
 so, its label is Name. What stands further down wins: shared, benchmark, method, method on a benchmark, grid (see
-`levels`).
+`overrides`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hatrack.registry import short
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import TABLES, chosen
 from hatrack.studies.figures import MOST, Figure, figure
-from hatrack.studies.levels import holds, merged
+from hatrack.studies.overrides import holds, merged
 
 _LISTS = ("seeds", "methods", "benchmarks", "measures")
 _TOP = ("title", "source", "notes", *_LISTS, "shared", "benchmark", "method", "paper")

@@ -12,7 +12,7 @@ from hatrack.measure import Reading
 from hatrack.report import write as write_report
 from hatrack.report.read import epochs
 from hatrack.report.words import counted
-from hatrack.runs.references import completed, measured, read_result, store
+from hatrack.runs.references import completed, read_result, store
 from hatrack.studies.plan import Plan, Planned
 
 
@@ -29,7 +29,6 @@ class Finding:
     references: Mapping[str, Any] = field(default_factory=dict)
 
     def value(self, measure: Reading) -> float | None:
-        """Return a measure of the run."""
         return None if self.result is None else measure.value(self.result, self.references)
 
 
@@ -50,12 +49,12 @@ def _finding(run: Planned, own: Path, reasons: Mapping[Path, str], notice: Calla
         result = read_result(run.path)
         if not against:
             return Finding(run, result)
-        alone = completed(run.path, [])
+        alone, _ = completed(run.path, [])
     except HatrackError as error:
         notice(str(error))
         return Finding(run, None, str(error))
     try:
-        whole, references = measured(run.path, against)
+        whole, references = completed(run.path, against)
     except HatrackError as error:
         notice(str(error))
         return Finding(run, alone)  # not what earlier references gave

@@ -10,10 +10,9 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
-from hatrack.runs import spec
+from hatrack.runs import runner, spec
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder, InUse, create, open_run
-from hatrack.runs.listener import Outcome, Plan
-from hatrack.runs.runner import executing, finished
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
 from hatrack.runs.tensorboard import with_events
@@ -33,7 +32,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name of the run's folder."""
         return self.path.name
 
     @property
@@ -51,23 +49,23 @@ class Step:
     epoch: int
 
 
-def carry_out(job: Job, tell: Callable[[Any], Any]) -> None:
+def execute(job: Job, tell: Callable[[Any], Any]) -> None:
     """Do what is left of a run; `tell` hears a `Step` after every epoch."""
-    for _ in carrying(job, tell):
+    for _ in executing(job, tell):
         pass
 
 
-def carrying(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
+def executing(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     """Do the same bit by bit, so that several runs can take turns."""
     folder = yield from _opening(job)
     with folder as opened:
-        if finished(opened) is not None:
+        if runner.finished(opened) is not None:
             return
         # Data and devices of this machine may not be those of where the run was begun.
         here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
         whole = spec.read(opened.spec, anywhere=True, named=job.spec.found).model_copy(update=here)
-        setup, listener = prepare(whole, opened.checkpoint), with_events(_Relay(tell), job.tensorboard)
-        yield from executing(setup, opened, listener, job.against)
+        setup = prepare(whole, opened.checkpoint)
+        yield from runner.executing(setup, opened, with_events(_Relay(tell), job.tensorboard), job.against)
 
 
 def _opening(job: Job) -> Generator[None, None, Folder]:
@@ -88,17 +86,17 @@ def _opening(job: Job) -> Generator[None, None, Folder]:
 
 
 class _Relay:
-    """A listener that passes on where the run stands."""
+    """A callback that passes on where the run stands."""
 
     def __init__(self, tell: Callable[[Any], Any]) -> None:
         self._tell = tell
 
-    def planned(self, plan: Plan) -> None:
+    def on_start(self, plan: RunPlan) -> None:
         self._tasks = len(plan.names)
         self._tell(Step(plan.finished, self._tasks, 0))
 
-    def epoch(self, epoch: Epoch) -> None:
+    def on_epoch(self, epoch: Epoch) -> None:
         self._tell(Step(epoch.task, self._tasks, epoch.epoch))
 
-    def learned(self, outcome: Outcome) -> None:
-        self._tell(Step(outcome.task + 1, self._tasks, 0))
+    def on_task(self, result: TaskResult) -> None:
+        self._tell(Step(result.task + 1, self._tasks, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 from hatrack import __version__
 from hatrack.report.builder import Card, Head, Section, build, escape, how, left_out, table
 from hatrack.report.words import DASH, counted, duration, number, size, whole
-from hatrack.studies.carry import Outcome
-from hatrack.studies.file import Study
+from hatrack.studies.execute import Outcome
 from hatrack.studies.pictures import closer_looks, over_the_tasks, seed_by_seed
 from hatrack.studies.ranking import lines, ranking
 from hatrack.studies.table import Table, agreement, tables, verdicts
@@ -57,31 +55,22 @@ def _cards(outcome: Outcome, made: Sequence[Table]) -> list[Card]:
     found = verdicts(made)
     devices = _devices(results)
     first = outcome.study.measures[0]
-    best = [(t, ranking(t, first)) for t in made]
+    band = "no value of ours beside the figures" if outcome.study.figures else "the file gives no figures"
+    band = "±2 deviations, or what the file allows" if found else band
     cards = [
         Card("Runs", f"{len(results)}", f"{failed} missing" if failed else "all finished", "bad" if failed else "good"),
-        Card(
-            "Within the paper’s band",
-            f"{found['within']} of {found.total()}" if found else DASH,
-            _band_note(found, outcome.study),
-        ),
+        Card("Within the paper’s band", f"{found['within']} of {found.total()}" if found else DASH, band),
         Card("Time", duration(sum(r["seconds"] or 0 for r in results)), " · ".join(["all runs together", *devices])),
     ]
-    for table_, places in best[:5]:
-        if places:
-            mean = number(places[0].mean, first.measure)
-            cards.append(Card(f"Best on {table_.benchmark}", places[0].label, f"{first.title} {mean}"))
+    for one in made[:5]:
+        for best in ranking(one, first)[:1]:
+            mean = number(best.mean, first.measure)
+            cards.append(Card(f"Best on {one.benchmark}", best.label, f"{first.title} {mean}"))
     return cards
 
 
 def _devices(results: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({result["device"] for result in results if result["device"]})
-
-
-def _band_note(found: Counter[str], study: Study) -> str:
-    if found:
-        return "±2 deviations, or what the file allows"
-    return "no value of ours beside the figures" if study.figures else "the file gives no figures"
 
 
 def _result(made: Table) -> str:

@@ -12,8 +12,8 @@ from hatrack.report import plots, study_plots
 from hatrack.report.builder import Section, left_out, pictures
 from hatrack.report.picture import Picture
 from hatrack.report.read import Run, read
-from hatrack.studies.carry import Outcome
-from hatrack.studies.file import Entry, Study
+from hatrack.studies.execute import Outcome
+from hatrack.studies.file import Study
 from hatrack.studies.table import Row, Table
 
 LINES_AT_MOST = 20  # in one picture, before the points of a grid are left out
@@ -60,19 +60,13 @@ def _grids(outcome: Outcome, made: Table) -> Iterator[Draw]:
     entries = {m.label: m for m in outcome.study.methods if m.family}
     for family in dict.fromkeys(m.family for m in entries.values()):
         rows = [r for r in made.ours() if r.label in entries and entries[r.label].family == family]
-        names = _numeric(entries[rows[0].label])
-        points = {_place(entries[r.label], names): r.findings for r in rows if r.cells[measure.text].values}
+        first = entries[rows[0].label].point
+        names = [k for k, v in first.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+        there = [r for r in rows if r.cells[measure.text].values]
+        points = {tuple(float(entries[r.label].point[name]) for name in names): r.findings for r in there}
         if len(points) < 2 or not 1 <= len(names) <= 2 or len(points) < sum(bool(r.finished) for r in rows):
             continue
         yield partial(study_plots.settings, points, names, measure.text, of=family, on=made.benchmark)
-
-
-def _numeric(entry: Entry) -> list[str]:
-    return [k for k, v in entry.point.items() if isinstance(v, int | float) and not isinstance(v, bool)]
-
-
-def _place(entry: Entry, names: Sequence[str]) -> tuple[float, ...]:
-    return tuple(float(entry.point[name]) for name in names)
 
 
 def _masks(outcome: Outcome, made: Table) -> str:

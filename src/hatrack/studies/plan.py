@@ -6,7 +6,9 @@ every other run is kept in the study's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,7 @@ from hatrack.runs import accepted
 from hatrack.runs.references import SAME
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
-from hatrack.studies.identity import folder_name
-from hatrack.studies.levels import merged
+from hatrack.studies.overrides import merged
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,26 @@ class Places:
     references: Path
 
     def of(self, spec: Spec) -> Path:
-        """Return the folder of a run."""
         home = self.references if spec.method in SERVES else self.runs
         return home / folder_name(spec)
+
+
+def folder_name(spec: Spec) -> str:
+    """Return the name of the folder of a study's run: what it is, for people, and its content."""
+    return f"{spec.name}-{digest(spec)}"
+
+
+def digest(spec: Spec) -> str:
+    """Return twelve hexadecimal digits of a resolved spec's content, by which two runs are the same run.
+
+    What is not meant to change the outcome is left out: the device, the engine that drives it, the place of the data. A
+    file that the spec names (a sequence of tasks) counts by what is in it.
+    """
+    content = spec.model_dump(exclude={"device", "engine", "data"})
+    named = (value for value in spec.benchmark_options.values() if isinstance(value, str))
+    files = [hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in named if Path(name).is_file()]
+    text = json.dumps([content, files], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def plan(study: Study, places: Places, device: str | None = None, data: str | None = None) -> Plan:
@@ -115,7 +133,7 @@ def _plain(method: str, run: Spec, shared: Mapping[str, Any]) -> Spec:
     kept = {key: value for key, value in shared.items() if key.removeprefix("method.") in settings}
     given = {key: getattr(run, key) for key in RUN_KEYS} | {"method": method}
     given |= {key: shared[key] for key in ("epochs", "batch_size") if key in shared}
-    return _settled(given, {**kept, **dict(_tables(run))})
+    return _settled(given, {**kept, **run.full_names("net", "benchmark")})
 
 
 def _of_common_size(run: Spec, shared: Mapping[str, Any]) -> Spec:
@@ -123,9 +141,3 @@ def _of_common_size(run: Spec, shared: Mapping[str, Any]) -> Spec:
     plain = {key: s.default for key, s in accepted.of_net(run.net).items() if key in OWN_SIZE}
     common = {key: shared[name] for key in plain for name in (key, f"net.{key}") if name in shared}
     return run.model_copy(update={"net_options": {**run.net_options, **plain, **common}})
-
-
-def _tables(run: Spec) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a run's network and benchmark under their full names."""
-    yield from ((f"net.{key}", value) for key, value in run.net_options.items())
-    yield from ((f"benchmark.{key}", value) for key, value in run.benchmark_options.items())

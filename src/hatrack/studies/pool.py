@@ -42,11 +42,11 @@ class Done(Generic[T]):
 class Pool:
     """`size` workers; each has a number, by which the work may choose its device."""
 
-    def __init__(self, size: int, prepare: Callable[[int], None] | None = None) -> None:
+    def __init__(self, size: int, initializer: Callable[[int], None] | None = None) -> None:
         if size < 1:
             raise HatrackError(f"workers must be at least 1, got {size}.")
         self._size = size
-        self._prepare = prepare
+        self._initializer = initializer
 
     def run(self, items: Iterable[T], work: Work, hear: Callable[[T, Any], Any]) -> Iterator[Done[T]]:
         """Yield each item as it is over, in the order in which that happens.
@@ -76,7 +76,7 @@ class Pool:
                         if attempt < ATTEMPTS:
                             again.append((item, attempt + 1))
                         else:
-                            yield Done(item, reason=worker.obituary(attempt))
+                            yield Done(item, reason=worker.exit_reason(attempt))
                         continue
                     if kind == "says" and isinstance(content, Done):
                         _answer(link, None)
@@ -101,7 +101,7 @@ class Pool:
                 return worker
             except ConnectionError:
                 numbers.append(worker.number)
-        worker = _Worker(numbers.popleft(), self._prepare)
+        worker = _Worker(numbers.popleft(), self._initializer)
         worker.link.send((work, item))
         return worker
 
@@ -109,23 +109,21 @@ class Pool:
 class _Worker:
     """A process and this end of the line to it."""
 
-    def __init__(self, number: int, prepare: Callable[[int], None] | None) -> None:
+    def __init__(self, number: int, initializer: Callable[[int], None] | None) -> None:
         self.number = number
         self.link, theirs = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(theirs, number, prepare), daemon=True)
+        self.process = _SPAWN.Process(target=_serve, args=(theirs, number, initializer), daemon=True)
         with _ctrl_c_ignored():  # a child inherits it, so that Ctrl-C in its first seconds is the parent's affair too
             self.process.start()
         theirs.close()  # so that the line breaks when the worker dies
 
-    def obituary(self, attempts: int) -> str:
-        """Say how the worker died."""
+    def exit_reason(self, attempts: int) -> str:
         self.process.join()
         code = self.process.exitcode or 0
         how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
         return f"its worker {how}, {attempts} times in a row; perhaps memory ran out: try fewer --workers."
 
     def end(self) -> None:
-        """Stop the process."""
         self.link.close()
         self.process.kill()
         self.process.join()
@@ -156,12 +154,12 @@ def _ctrl_c_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None) -> None:
+def _serve(link: Connection, number: int, initializer: Callable[[int], None] | None) -> None:
     """Be a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
-    if prepare is not None:
-        prepare(number)
+    if initializer is not None:
+        initializer(number)
 
     def tell(message: Any) -> Any:
         link.send(("says", message))
@@ -178,18 +176,13 @@ def _serve(link: Connection, number: int, prepare: Callable[[int], None] | None)
         except (EOFError, BrokenPipeError):
             return  # nobody is left to work for
         except Exception as error:
+            import torch
+
             over = dict(zip(("reason", "trace"), failed(error), strict=True))
-            useless = isinstance(error, _accelerator_error())
+            useless = isinstance(error, torch.AcceleratorError)  # the process can do nothing more on its GPU
         link.send(("over", over))
         if useless:
             return
-
-
-def _accelerator_error() -> type[Exception]:
-    """Return the error after which a process can do nothing more on its GPU."""
-    import torch
-
-    return torch.AcceleratorError
 
 
 def failed(error: Exception) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from hatrack.measure import Interval, Reading, interval, reading
 from hatrack.report.words import DASH, counted, duration, number, size
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.figures import Figure
 from hatrack.studies.findings import Finding
 
@@ -25,7 +25,6 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """The mean over seeds."""
         return fmean(self.values.values()) if self.values else None
 
     @property
@@ -35,7 +34,6 @@ class Cell:
 
     @property
     def interval(self) -> Interval | None:
-        """The mean with its 95 % interval."""
         return interval(list(self.values.values())) if self.values else None
 
     @property
@@ -59,7 +57,6 @@ class Row:
 
     @property
     def finished(self) -> int:
-        """The number of runs that are finished."""
         return sum(f.result is not None for f in self.findings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hatrack.studies.carry import Outcome
+from hatrack.studies.execute import Outcome
 from hatrack.studies.ranking import lines, ranking
 from hatrack.studies.table import Table, agreement, tables, verdicts
 from hatrack.visible import visible

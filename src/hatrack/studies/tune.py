@@ -21,15 +21,14 @@ from hatrack.errors import HatrackError
 from hatrack.methods.hyper import Hyper
 from hatrack.registry import short
 from hatrack.runs import toml
-from hatrack.runs.folder import cannot, lock
+from hatrack.runs.folder import held
 from hatrack.runs.setup import new_net, sequence_of
 from hatrack.runs.spec import Spec, resolve
-from hatrack.studies.engine import default_workers, settle
+from hatrack.studies.executor import default_workers, init_worker
 from hatrack.studies.export import csv_text
-from hatrack.studies.journal import mend
-from hatrack.studies.pool import Done, Pool
-from hatrack.studies.score import Report, Trial, score, validation_only
-from hatrack.studies.space import space, suggest, within
+from hatrack.studies.objective import Report, Trial, score, validation_only
+from hatrack.studies.pool import Pool
+from hatrack.studies.search_space import space, suggest, within
 
 WARM_UP = 5
 """Trials that must be over before any is given up."""
@@ -37,7 +36,7 @@ FAILED = "failed"
 """Under this a trial that failed says why; one that was stopped, which Optuna calls failed too, says nothing."""
 
 
-class Teller(Protocol):
+class TuneCallback(Protocol):
     """Hears of every trial that is over, and what is said during one."""
 
     def trial(
@@ -76,7 +75,7 @@ class Best:
     file: Path
 
 
-def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best:
+def tune(search: Search, out: Path, workers: int | None, callback: TuneCallback) -> Best:
     """Carry out what is left of a search in its folder, and write the study of the best."""
     _optuna()
     base = search.spec(search.seeds[0], {})
@@ -86,21 +85,14 @@ def tune(search: Search, out: Path, workers: int | None, teller: Teller) -> Best
         raise HatrackError(f"{str(out)!r} holds a run or a study; choose another --out.")
     if not journal.exists():
         _require_possible(base)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (OSError, RecursionError) as error:
-        raise cannot(out, error, "search's") from None
-    held = lock(out)
-    try:
+    with held(out, "search's"):
         _same_search(out / "search.json", base, search, explored)
         study = _opened(journal, base, explored)
         size = workers if workers is not None else default_workers(base.device)
         with atomic.naming(journal):
-            _try_all(study, search, explored, size, teller)
+            _try_all(study, search, explored, size, callback)
         atomic.write(out / "trials.csv", _csv(study, list(explored)))
         return _best(study, search, base, out / f"best-{short(base.method)}-{short(base.benchmark)}.toml")
-    finally:
-        os.close(held)
 
 
 def _require_possible(base: Spec) -> None:
@@ -130,7 +122,7 @@ def _optuna() -> Any:
 def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
     """Open the journal; trials that a killed process had under way are queued again, a new one starts with defaults."""
     optuna = _optuna()
-    mend(journal)
+    repair(journal)
     backend = import_module("optuna.storages.journal").JournalFileBackend(str(journal))
     study = optuna.create_study(
         storage=optuna.storages.JournalStorage(backend),
@@ -138,17 +130,42 @@ def _opened(journal: Path, base: Spec, explored: Mapping[str, Hyper]) -> Any:
         direction="maximize",
         load_if_exists=True,
     )
-    states = optuna.trial.TrialState
     if not study.trials and all(map(within, explored.values())):
         study.enqueue_trial({name: h.default for name, h in explored.items()})
-    for stale in study.get_trials(states=(states.RUNNING,)):
-        queued = [_fixed(trial) for trial in study.get_trials(deepcopy=False, states=(states.WAITING,))]
+    for stale in _trials(study, "RUNNING"):
+        queued = [_fixed(trial) for trial in _trials(study, "WAITING")]
         chosen = _fixed(stale)
         # Queued first: a process killed between the two would lose it else, and here finds it twice.
         if set(chosen) == set(explored) and chosen not in queued:
             study.enqueue_trial(chosen)
-        study.tell(stale.number, state=states.FAIL)
+        study.tell(stale.number, state=optuna.trial.TrialState.FAIL)
     return study
+
+
+def repair(journal: Path) -> None:
+    """Take away what a process killed in the middle of a write leaves; refuse what none can have written.
+
+    Only for who holds the lock of the folder: nobody else writes then, so that a lock of Optuna's is a leftover.
+    """
+    # Optuna would wait for a lock, without end if the path is relative; one that it was giving up has a longer name.
+    for left in journal.parent.glob(f"{journal.name}.lock*"):
+        left.unlink()
+    if not journal.exists():
+        return
+    content = journal.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):  # Optuna would append to the piece; the trial that it was about is tried again
+        os.truncate(journal, whole)
+    for number, line in enumerate(content[:whole].splitlines(), start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not (isinstance(record, dict) and "op_code" in record):
+            raise HatrackError(
+                f"{journal}, line {number}, is not a record of Optuna's (a JSON object with an op_code); remove the "
+                f"line, or choose another --out."
+            )
 
 
 def _fixed(trial: Any) -> Any:
@@ -156,17 +173,19 @@ def _fixed(trial: Any) -> Any:
     return trial.system_attrs.get("fixed_params", trial.params)
 
 
-def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, teller: Teller) -> None:
+def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers: int, callback: TuneCallback) -> None:
     optuna = _optuna()
     states = optuna.trial.TrialState
-    over = (states.COMPLETE, states.PRUNED)
     asked: dict[int, Any] = {}
 
+    def over() -> list[Any]:
+        return _trials(study, "COMPLETE", "PRUNED")
+
     def drawn() -> Iterator[Trial]:
-        while _count(study, over) + len(asked) < search.trials:
+        while len(over()) + len(asked) < search.trials:
             # By what was tried, not by what was stopped: so a search that goes on draws what it would have drawn.
-            tried = [t for t in study.get_trials(deepcopy=False) if t.state in over or FAILED in t.user_attrs]
-            study.sampler = optuna.samplers.TPESampler(seed=len(tried) + len(asked), constant_liar=True)
+            tried = len(over()) + sum(FAILED in trial.user_attrs for trial in _trials(study, "FAIL"))
+            study.sampler = optuna.samplers.TPESampler(seed=tried + len(asked), constant_liar=True)
             trial = study.ask()
             chosen = {name: suggest(trial, h) for name, h in explored.items()}
             asked[trial.number] = trial
@@ -174,53 +193,44 @@ def _try_all(study: Any, search: Search, explored: Mapping[str, Hyper], workers:
 
     def hear(trial: Trial, report: Report | str) -> bool:
         if isinstance(report, str):
-            teller.notice(trial.number, report)
+            callback.notice(trial.number, report)
             return False
         known = study.trials[trial.number].intermediate_values
         if report.step not in known:  # a worker that died and was replaced reports again
             asked[trial.number].report(report.value, report.step)
-        earlier = [t.intermediate_values for t in study.get_trials(deepcopy=False, states=over)]
-        return hopeless(report, earlier)
+        return should_prune(report, [earlier.intermediate_values for earlier in over()])
 
     failures = 0
-    for done in Pool(max(1, min(workers, search.trials)), settle).run(drawn(), score, hear):
+    for done in Pool(max(1, min(workers, search.trials)), init_worker).run(drawn(), score, hear):
         number = done.item.number
         trial = asked.pop(number)
         if done.reason is not None:
             failures += 1
             trial.set_user_attr(FAILED, done.reason)
             study.tell(trial, state=states.FAIL)
-            teller.failed(number, done.reason)
-            _give_up_if_nothing_works(failures, study, over, done)
+            callback.failed(number, done.reason)
+            if failures >= WARM_UP and not over():
+                raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
             continue
-        best = done.value is not None and all(done.value > t.value for t in _complete(study))
+        best = done.value is not None and all(done.value > t.value for t in _trials(study, "COMPLETE"))
         study.tell(trial, done.value, state=states.PRUNED if done.value is None else states.COMPLETE)
-        teller.trial(_count(study, over), search.trials, number, done.value, trial.params, best)
+        callback.trial(len(over()), search.trials, number, done.value, trial.params, best)
 
 
-def hopeless(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
+def should_prune(report: Report, earlier: Sequence[Mapping[int, float]]) -> bool:
     """Say whether a trial is below the median of what earlier trials had reached at the same step."""
     reached = [values[report.step] for values in earlier if report.step in values]
     tellable = not report.early and len(earlier) >= WARM_UP and len(reached) > 1
     return tellable and report.value < median(reached)
 
 
-def _count(study: Any, states: Any) -> int:
-    return len(study.get_trials(deepcopy=False, states=states))
-
-
-def _complete(study: Any) -> Sequence[Any]:
-    found: Sequence[Any] = study.get_trials(deepcopy=False, states=(import_module("optuna").trial.TrialState.COMPLETE,))
-    return found
-
-
-def _give_up_if_nothing_works(failures: int, study: Any, over: Any, done: Done[Trial]) -> None:
-    if failures >= WARM_UP and not _count(study, over):
-        raise HatrackError(f"the first {failures} trials all failed; the last one: {done.reason}")
+def _trials(study: Any, *states: str) -> list[Any]:
+    """Return the trials in one of these states (see optuna.trial.TrialState)."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
 
 
 def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
-    if not _complete(study):
+    if not _trials(study, "COMPLETE"):
         raise HatrackError("no trial was finished; ask for more --trials.")
     best = study.best_trial
     about = (
@@ -229,8 +239,6 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
     )
     named = {part: _for_a_study(base, part, file.parent) for part in ("method", "net", "benchmark")}
     run = {"net": named["net"]} | {key: getattr(base, key) for key in ("epochs", "batch_size", "precision")}
-    options = {f"net.{key}": value for key, value in base.net_options.items()}
-    options |= {f"benchmark.{key}": value for key, value in base.benchmark_options.items()}
     settings = search.spec(search.seeds[0], best.params).settings
     document = {
         "title": f"{short(base.method)} on {short(base.benchmark)}, tuned",
@@ -239,7 +247,7 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
         "benchmarks": [named["benchmark"]],
         "methods": [named["method"]],
         "measures": ["acc", "forgetting"],
-        "shared": {**run, **options},
+        "shared": {**run, **base.full_names("net", "benchmark")},
         "method": {short(base.method): settings},
     }
     atomic.write(file, toml.dumps(document))
@@ -254,8 +262,9 @@ def _for_a_study(base: Spec, part: str, home: Path) -> str:
 
 
 def _csv(study: Any, names: Sequence[str]) -> str:
-    trials = study.get_trials(deepcopy=False)
-    # The value of a pruned trial is that of the moment when it was stopped, not of its end.
-    values = {t.number: t.value if t.state.name == "COMPLETE" else None for t in trials}
-    lines = [[t.number, t.state.name.lower(), values[t.number], *map(t.params.get, names)] for t in trials]
+    lines = []
+    for t in study.get_trials(deepcopy=False):
+        # The value of a pruned trial is that of the moment when it was stopped, not of its end.
+        value = t.value if t.state.name == "COMPLETE" else None
+        lines.append([t.number, t.state.name.lower(), value, *map(t.params.get, names)])
     return csv_text(["number", "state", "validation_accuracy", *names], lines)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hatrack.studies.levels import holds, merged
+from hatrack.studies.overrides import holds, merged
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from hatrack.errors import HatrackError
-from hatrack.learn.fit import Epoch
+from hatrack.learn.callbacks import tell
 from hatrack.learn.machine.side_by_side import together
+from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder
-from hatrack.runs.listener import Listener, Outcome, Plan
 from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
 from hatrack.runs.tensorboard import with_events
@@ -44,7 +45,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def execute_together(
-    setups: Sequence[Setup], folders: Sequence[Folder], listener: Listener, events: bool = False
+    setups: Sequence[Setup], folders: Sequence[Folder], callback: object, events: bool = False
 ) -> list[dict[str, Any] | Exception]:
     """Carry out all runs; return each one's result, or what stopped it. `events`: also for TensorBoard."""
     results: dict[int, dict[str, Any]] = {}
@@ -54,7 +55,7 @@ def execute_together(
             results[i] = yield from run
 
     runs = [
-        member(i, executing(setup, folder, with_events(_Named(listener, f"seed {setup.spec.seed}, "), events)))
+        member(i, executing(setup, folder, with_events(_Named(callback, f"seed {setup.spec.seed}, "), events)))
         for i, (setup, folder) in enumerate(zip(setups, folders, strict=True))
     ]
     stopped = together(runs, torch.device(setups[0].spec.device))
@@ -64,15 +65,11 @@ def execute_together(
 class _Named:
     """Passes on what happens with the run's name before the task's; epochs are left out, there are too many."""
 
-    def __init__(self, listener: Listener, name: str) -> None:
-        self._listener, self._name = listener, name
+    def __init__(self, callback: object, name: str) -> None:
+        self._callback, self._name = callback, name
 
-    def planned(self, plan: Plan) -> None:
-        self._listener.planned(plan)
+    def on_start(self, plan: RunPlan) -> None:
+        tell([self._callback], "on_start", plan)
 
-    def epoch(self, epoch: Epoch) -> None:
-        pass
-
-    def learned(self, outcome: Outcome) -> None:
-        named = Outcome(**{**vars(outcome), "name": self._name + outcome.name})
-        self._listener.learned(named)
+    def on_task(self, result: TaskResult) -> None:
+        tell([self._callback], "on_task", replace(result, name=self._name + result.name))

@@ -1,11 +1,10 @@
-"""Carry a study out: what is not finished goes to the engine; whatever comes of it, the report is written.
+"""Carry a study out: what is not finished goes to the executor; whatever comes of it, the report is written.
 
 Nothing but the run folders remembers what is done, so that a study killed at any moment goes on where it was.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,17 +16,17 @@ from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import SERVES, Reading
 from hatrack.notebook import card, table
-from hatrack.runs.folder import cannot, lock
+from hatrack.runs.folder import held
 from hatrack.runs.setup import sequence_of
 from hatrack.studies.cost import most_tasks
-from hatrack.studies.engine import Engine
+from hatrack.studies.executor import Executor
 from hatrack.studies.file import Study
 from hatrack.studies.findings import Finding, diverged, gather, without_value
 from hatrack.studies.job import Job
 from hatrack.studies.plan import Places, Plan, plan
 
 
-class Watcher(Protocol):
+class StudyCallback(Protocol):
     """Hears how a study goes: planned once, then for each run said (many) and over."""
 
     def planned(self, todo: int, finished: int) -> None:
@@ -69,7 +68,9 @@ class Machine:
     remote: bool = False
 
 
-def carry_out(study: Study, out: Path, references: Path, machine: Machine, engine: Engine, watcher: Watcher) -> Outcome:
+def execute(
+    study: Study, out: Path, references: Path, machine: Machine, executor: Executor, callback: StudyCallback
+) -> Outcome:
     """Do what is left of a study in its folder `out`."""
     # Absolute, since workers may run elsewhere.
     places = Places(out.absolute() / "runs", references.absolute())
@@ -79,33 +80,25 @@ def carry_out(study: Study, out: Path, references: Path, machine: Machine, engin
         _require_data(planned)
     if any((out / name).exists() for name in ("spec.toml", "search.json")):
         raise HatrackError(f"{str(out)!r} holds a run or a search; choose another --out.")
-    try:
-        places.runs.mkdir(parents=True, exist_ok=True)
-    except (OSError, RecursionError) as error:
-        raise cannot(out, error, "study") from None
-    held = lock(out)
-    try:
+    with held(out, "study", "runs"):
         for draft in places.runs.glob(".*.tmp"):
             shutil.rmtree(draft)  # a killed process was making it
         atomic.write(out / "study.toml", study.text)
-        reasons = _work(planned, out, machine, engine, watcher)
-        findings = gather(planned, places.runs, reasons, watcher.notice)
+        reasons = _work(planned, out, machine, executor, callback)
+        findings = gather(planned, places.runs, reasons, callback.notice)
         for line in without_value(study.measures, findings):
-            watcher.notice(line)
-        return Outcome(study, findings, reasons, diverged(planned.work(), watcher.notice))
-    finally:
-        os.close(held)
+            callback.notice(line)
+        return Outcome(study, findings, reasons, diverged(planned.work(), callback.notice))
 
 
 def _require_tasks(measures: Sequence[Reading], planned: Plan) -> None:
     """Raise for a measure after more tasks than any run has, where that is known beforehand."""
-    counts = [most_tasks(run.spec) for run in planned.runs]
-    known = [count for count in counts if count is not None]
-    for measure in measures:
-        if len(known) == len(counts) and measure.tasks > max(known):
+    counts = [count for run in planned.runs if (count := most_tasks(run.spec)) is not None]
+    for measure in measures if len(counts) == len(planned.runs) else ():
+        if measure.tasks > max(counts):
             raise HatrackError(
                 f"measure {measure.text!r} needs {measure.tasks} tasks, but no benchmark of the study has more than "
-                f"{max(known)}; ask for it after an earlier task."
+                f"{max(counts)}; ask for it after an earlier task."
             )
 
 
@@ -131,28 +124,28 @@ def _require_data(planned: Plan) -> None:
         raise errors[0]
 
 
-def _work(planned: Plan, out: Path, machine: Machine, engine: Engine, watcher: Watcher) -> dict[Path, str]:
+def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, callback: StudyCallback) -> dict[Path, str]:
     """Carry out the runs that are not finished; return why some of them failed."""
     # A reference is shared with other studies, and stays as it is.
     against = {run.path: run.against for run in planned.runs if run.spec.method not in SERVES}
     work = planned.work().items()
     jobs = [Job(path, spec, machine.tensorboard, against.get(path, ())) for path, spec in work]
     todo = [job for job in jobs if not job.done]
-    watcher.planned(len(todo), len(jobs) - len(todo))
+    callback.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}
-    for over in engine.run(todo, watcher.said) if todo else ():
-        _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
+    for over in executor.run(todo, callback.said) if todo else ():
+        with suppress(OSError):  # on a full disk, why the run failed is said all the same
+            _keep_trace(out / "failures" / f"{over.item.name}.txt", over.trace)
         if over.reason is not None:
             reasons[over.item.path] = over.reason
-        watcher.over(over.item, over.reason)
+        callback.over(over.item, over.reason)
     return reasons
 
 
 def _keep_trace(file: Path, trace: str) -> None:
     """Leave behind where in the code a run failed; one that went well removes what an earlier try left."""
-    with suppress(OSError):  # on a full disk, why the run failed is said all the same
-        if trace:
-            file.parent.mkdir(exist_ok=True)
-            atomic.write(file, trace)
-        else:
-            file.unlink(missing_ok=True)
+    if trace:
+        file.parent.mkdir(exist_ok=True)
+        atomic.write(file, trace)
+    else:
+        file.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from hatrack.errors import HatrackError
-from hatrack.studies.engine import Hear, settle, work
+from hatrack.studies.executor import Hear, init_worker, work
 from hatrack.studies.job import Job
 from hatrack.studies.pool import ATTEMPTS, Done, failed
 
@@ -28,7 +28,7 @@ class Ray:
         try:
             self._ray: Any = import_module("ray")
         except ImportError:
-            raise HatrackError("--engine ray needs Ray: pip install 'hatrack[ray]'.") from None
+            raise HatrackError("--on ray needs Ray: pip install 'hatrack[ray]'.") from None
         self._address, self._workers = address, workers
 
     def run(self, jobs: Sequence[Job], hear: Hear) -> Iterator[Done[Job]]:
@@ -79,7 +79,7 @@ def _require_answer(address: str | None) -> None:
 
 def _carry_out(job: Job) -> tuple[str | None, str]:
     """Carry out a job on a node; return why it failed, if so, in one line and in many."""
-    settle(0)
+    init_worker(0)
     try:
         work(job, lambda message: None)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a run says beside its result: warnings of the library and lines of its log."""
+"""What the library says beside a result: its warnings and the lines of its log, such as that a data set is decoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hatrack.errors import HatrackWarning
 
 
 @contextmanager
-def lines_to(tell: Callable[[str], Any]) -> Iterator[None]:
+def notices_to(tell: Callable[[str], Any]) -> Iterator[None]:
     """Let `tell` hear them, one line each, while the context lasts; other warnings go where they went."""
 
     class Forward(logging.Handler):

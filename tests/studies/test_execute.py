@@ -15,7 +15,7 @@ from hatrack.runs.folder import lock
 from hatrack.runs.setup import Setup
 from hatrack.runs.spec import Spec
 from hatrack.studies import job
-from hatrack.studies.carry import Machine, Outcome, carry_out
+from hatrack.studies.execute import Machine, Outcome, execute
 from hatrack.studies.export import write
 from hatrack.studies.file import Study, parse
 from hatrack.studies.text import summary
@@ -59,9 +59,9 @@ def study(text: str = TEXT) -> Study:
 def carried(
     tmp_path: Path, text: str = TEXT, name: str = "small", machine: Machine = CPU
 ) -> tuple[Outcome, Serial, Watch]:
-    engine, watch = Serial(), Watch()
-    outcome = carry_out(study(text), tmp_path / name, tmp_path / "references", machine, engine, watch)
-    return outcome, engine, watch
+    executor, watch = Serial(), Watch()
+    outcome = execute(study(text), tmp_path / name, tmp_path / "references", machine, executor, watch)
+    return outcome, executor, watch
 
 
 @pytest.mark.parametrize("name", ["spec.toml", "search.json"])
@@ -78,12 +78,12 @@ def test_a_folder_that_cannot_be_made_is_one_line(name: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     with pytest.raises(HatrackError, match=r"cannot make the study folder .*; choose another --out"):
-        carry_out(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
+        execute(study(TEXT), Path(name), tmp_path / "references", CPU, Serial(), Watch())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None:
-    outcome, engine, watch = carried(tmp_path)
+    outcome, executor, watch = carried(tmp_path)
     assert len(drawn) == len(set(drawn)) == 8  # references go first, so that no report waits for a measure
     assert (watch.todo, watch.finished, watch.notices) == (8, 0, [])  # hat, sgd, joint, random on two seeds
     assert all(reason is None for reason in watch.ended.values())
@@ -97,7 +97,7 @@ def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None
     ]
     assert (tmp_path / "small" / "study.toml").read_text() == TEXT
     # A reference goes first, and is what ρ is taken against.
-    assert engine.given[0].startswith(("split-digits-joint", "split-digits-random"))
+    assert executor.given[0].startswith(("split-digits-joint", "split-digits-random"))
     for finding in outcome.findings:
         assert finding.result is not None
         against = {json.loads((p / "result.json").read_text())["spec"]["method"]: p for p in finding.run.against}
@@ -111,14 +111,14 @@ def test_a_study_and_going_on_with_it(tmp_path: Path, drawn: list[Path]) -> None
     assert own["metrics"]["rho"] is not None
     assert shared["metrics"]["rho"] is None
 
-    again, engine, watch = carried(tmp_path)
-    assert (watch.todo, watch.finished, engine.given) == (0, 8, [])
+    again, executor, watch = carried(tmp_path)
+    assert (watch.todo, watch.finished, executor.given) == (0, 8, [])
     assert [f.result for f in again.findings] == [f.result for f in outcome.findings]
 
     other = TEXT.replace('["hat", "sgd"]', '["ewc"]')
-    _, engine, watch = carried(tmp_path, other, "other")
+    _, executor, watch = carried(tmp_path, other, "other")
     assert watch.finished == 4  # joint and random are shared by all studies
-    assert [name.rsplit("-", 1)[0] for name in engine.given] == [f"split-digits-ewc-mlp-s{s}" for s in (0, 1)]
+    assert [name.rsplit("-", 1)[0] for name in executor.given] == [f"split-digits-ewc-mlp-s{s}" for s in (0, 1)]
 
     write(outcome, tmp_path / "small")
     for name in ("report.html", "table.csv", "runs.csv", "table.tex"):
@@ -208,8 +208,8 @@ def test_a_failed_run_is_reported_and_stops_nobody(tmp_path: Path) -> None:
     assert "alexnet takes square pictures" in text
     write(outcome, tmp_path / "small")
     assert "alexnet takes square pictures" in (tmp_path / "small" / "report.html").read_text()
-    _, engine, _ = carried(tmp_path, FAILING)
-    assert [name.rsplit("-s0", 1)[0] for name in engine.given] == ["split-digits-ewc-alexnet"]
+    _, executor, _ = carried(tmp_path, FAILING)
+    assert [name.rsplit("-s0", 1)[0] for name in executor.given] == ["split-digits-ewc-alexnet"]
 
 
 def test_a_surprise_leaves_its_trace_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,8 +274,8 @@ def test_a_finished_run_needs_no_data(tmp_path: Path, monkeypatch: pytest.Monkey
     write_set(tmp_path / "data", "mnist", train=10)
     there, gone = Machine("cpu", str(tmp_path / "data")), Machine("cpu", str(tmp_path / "gone"))
     finished, _, _ = carried(tmp_path, MNIST, machine=there)
-    again, engine, _ = carried(tmp_path, MNIST, machine=gone)
-    assert engine.given == []
+    again, executor, _ = carried(tmp_path, MNIST, machine=gone)
+    assert executor.given == []
     assert [f.result for f in again.findings] == [f.result for f in finished.findings]
     part, _, watch = carried(tmp_path, MNIST.replace("[0, 1]", "[0, 2]"), machine=gone)
     assert [f.result is not None for f in part.findings] == [True, False]
@@ -290,6 +290,6 @@ def test_a_benchmark_without_data_does_not_stop_the_others(tmp_path: Path) -> No
 
 
 def test_the_data_of_a_cluster_need_not_be_here(tmp_path: Path) -> None:
-    _, engine, watch = carried(tmp_path, MNIST, machine=Machine("cpu", str(tmp_path / "gone"), remote=True))
-    assert len(engine.given) == 2
+    _, executor, watch = carried(tmp_path, MNIST, machine=Machine("cpu", str(tmp_path / "gone"), remote=True))
+    assert len(executor.given) == 2
     assert all(reason is not None and reason.startswith("data names ") for reason in watch.ended.values())

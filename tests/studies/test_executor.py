@@ -1,4 +1,4 @@
-"""The local engine: real worker processes, and what a run says on its way."""
+"""The local executor: real worker processes, and what a run says on its way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from hatrack.errors import HatrackWarning
 from hatrack.runs.spec import resolve
-from hatrack.studies import engine
+from hatrack.studies import executor
 from hatrack.studies.job import Job, Step
 
 
@@ -23,7 +23,7 @@ def job(path: Path, **given: Any) -> Job:
 
 def test_a_run_in_a_process_of_its_own(tmp_path: Path) -> None:
     told: list[Any] = []
-    [over] = engine.Local(4).run([job(tmp_path / "a")], lambda which, message: told.append((which.name, message)))
+    [over] = executor.Local(4).run([job(tmp_path / "a")], lambda which, message: told.append((which.name, message)))
     assert (over.item.name, over.reason) == ("a", None)
     assert told[0] == ("a", Step(0, 5, 0))
     assert told[-1] == ("a", Step(5, 5, 0))
@@ -39,17 +39,17 @@ def test_warnings_and_the_log_are_passed_on(tmp_path: Path, monkeypatch: pytest.
         logging.getLogger("hatrack.data.cache").info("decoding %s", "mnist")
         tell(Step(1, 2, 3))
 
-    monkeypatch.setattr(engine, "carry_out", carried)
+    monkeypatch.setattr(executor, "execute", carried)
     told: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        engine.work(job(tmp_path / "a"), told.append)
+        executor.work(job(tmp_path / "a"), told.append)
     assert told == ["little is free", "decoding mnist", Step(1, 2, 3)]
 
 
 def test_as_many_workers_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
-    assert engine.default_workers("cpu") == 3
+    assert executor.default_workers("cpu") == 3
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert engine.default_workers("cuda") == 2
-    assert engine.default_workers("cuda:1") == 1
+    assert executor.default_workers("cuda") == 2
+    assert executor.default_workers("cuda:1") == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hatrack import HatrackError, cli
-from hatrack.runs.cohort import parse_seeds
+from hatrack.runs.multi_seed import parse_seeds
 from sealing import timeless
 
 

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 
 from hatrack.learn.machine.side_by_side import OwnStream, take_turns
-from hatrack.studies.job import Job, carrying
-from hatrack.studies.lines import lines_to
+from hatrack.studies.job import Job, executing
+from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, failed
 
 STREAMS = 8  # more gain nothing on a GPU that eight small networks keep busy
 
 
-@dataclass(frozen=True)
-class Share:
-    """The jobs of one GPU."""
-
-    jobs: tuple[Job, ...]
+Share = tuple[Job, ...]
+"""The jobs of one GPU."""
 
 
 def shares(jobs: Sequence[Job], count: int) -> list[Share]:
     """Deal the jobs out."""
-    return [Share(tuple(jobs[start::count])) for start in range(min(count, len(jobs)))]
+    return [tuple(jobs[start::count]) for start in range(min(count, len(jobs)))]
 
 
 def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
@@ -44,34 +39,34 @@ def work_together(share: Share, tell: Callable[[Any], Any]) -> None:
     try:
         _work_together(share, tell)
     except torch.AcceleratorError:
-        if len(share.jobs) == 1:
+        if len(share) == 1:
             raise
         os._exit(1)
 
 
 def _work_together(share: Share, tell: Callable[[Any], Any]) -> None:
-    device = torch.device(share.jobs[0].spec.device)
-    members = ((OwnStream(device), _speaking(job, partial(_tell, tell, job))) for job in share.jobs)
+    device = torch.device(share[0].spec.device)
+    members = ((OwnStream(device), _speaking(job, tell)) for job in share)
     for number, error in take_turns(members, STREAMS):
         if isinstance(error, torch.AcceleratorError):
             raise error
-        if isinstance(error, torch.OutOfMemoryError) and len(share.jobs) > 1:
+        if isinstance(error, torch.OutOfMemoryError) and len(share) > 1:
             continue
         reason, trace = (None, "") if error is None else failed(error)
-        tell(Done(share.jobs[number], reason=reason, trace=trace))
+        tell(Done(share[number], reason=reason, trace=trace))
 
 
 def _speaking(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
     """Carry a job out bit by bit; what the library says during its turns is said of this job."""
-    turns = carrying(job, tell)
+
+    def tell_of_job(message: Any) -> Any:
+        return tell((job, message))
+
+    turns = executing(job, tell_of_job)
     while True:
-        with lines_to(tell):
+        with notices_to(tell_of_job):
             try:
                 next(turns)
             except StopIteration:
                 return
         yield
-
-
-def _tell(tell: Callable[[Any], Any], job: Job, message: Any) -> Any:
-    return tell((job, message))

@@ -1,18 +1,20 @@
-"""What a run tells whoever watches it."""
+"""What a run tells its callbacks: `on_start(plan)`, then for each task `on_epoch(epoch)` (many) and `on_task(result)`.
+
+A callback has those of these methods that it needs (see learn/callbacks.py); when an epoch is told, its line in
+metrics.jsonl is already written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from hatrack.learn.fit import Epoch
 from hatrack.runs.spec import Spec
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What is about to be done.
 
     `epochs`: of a task, at most; `work`: the training samples that an epoch of each task goes through;
@@ -29,7 +31,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """A finished task. `accuracy`: on the test samples of all tasks so far; `seconds`: of the run so far."""
 
     task: int
@@ -38,16 +40,3 @@ class Outcome:
     epochs: int
     capacity: float | None
     seconds: float
-
-
-class Listener(Protocol):
-    """Called by the runner, in this order: planned, then for each task epoch (many) and learned."""
-
-    def planned(self, plan: Plan) -> None:
-        """Note what is about to be done."""
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Note a finished epoch; its line in metrics.jsonl is already written."""
-
-    def learned(self, outcome: Outcome) -> None:
-        """Note a finished task."""

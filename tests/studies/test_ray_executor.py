@@ -10,7 +10,7 @@ import pytest
 
 from hatrack.cli import main
 from hatrack.errors import HatrackError
-from hatrack.studies.ray_engine import _require_answer
+from hatrack.studies.ray_executor import _require_answer
 from sealing import timeless
 
 pytest.importorskip("ray")
@@ -43,9 +43,9 @@ def outcomes(folder: Path) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore")  # Ray's own: files and sockets that it leaves to the collector
 def test_same_results_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "small.toml").write_text(TEXT)
-    for engine in ("local", "ray"):
-        home = tmp_path / engine
-        words = ["study", str(tmp_path / "small.toml"), "--engine", engine, "--workers", "2", "--device", "cpu"]
+    for on in ("local", "ray"):
+        home = tmp_path / on
+        words = ["study", str(tmp_path / "small.toml"), "--on", on, "--workers", "2", "--device", "cpu"]
         assert main([*words, "--out", str(home / "small")]) == 1  # one method fails
         said = capsys.readouterr().out
         # ewc, joint and random on a network that the digits are too small for
@@ -56,9 +56,21 @@ def test_same_results_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_an_address_is_for_ray_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "hat-mnist2", "--address", "10.0.0.1:6379"]) == 2
-    assert "give --engine ray with it" in capsys.readouterr().err
-    assert main(["study", "hat-mnist2", "--engine", "slurm"]) == 2
-    assert "unknown engine 'slurm'; accepted: local, ray." in capsys.readouterr().err
+    assert "give --on ray with it" in capsys.readouterr().err
+    assert main(["study", "hat-mnist2", "--on", "slurm"]) == 2
+    assert "--on takes local or ray, got 'slurm'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "instead"), [("ray", "--on ray"), ("compiled", "--set engine=compiled")])
+def test_the_option_that_was_called_engine_says_what_to_write(
+    given: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "hat-mnist2", "--engine", given]) == 2
+    assert capsys.readouterr().err == f"hatrack: study takes no --engine; write {instead}.\n"
+    assert main(["study", "--help"]) == 0
+    assert "--engine" not in capsys.readouterr().out
+    assert main(["study", "hat-mnist2", "--enigne", given]) == 2
+    assert "--engine" not in capsys.readouterr().err
 
 
 def test_that_ray_does_not_start_is_said_in_one_line(
@@ -69,7 +81,7 @@ def test_that_ray_does_not_start_is_said_in_one_line(
 
     monkeypatch.setattr("ray.init", init)
     (tmp_path / "small.toml").write_text(TEXT)
-    assert main(["study", str(tmp_path / "small.toml"), "--engine", "ray", "--out", str(tmp_path / "out")]) == 2
+    assert main(["study", str(tmp_path / "small.toml"), "--on", "ray", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert said == "hatrack: Ray did not start (The current node timed out.); the same command tries it again.\n"
 

@@ -1,6 +1,6 @@
-"""Engines carry out the runs of a study. One verb, so that others can be added.
+"""Executors carry out the runs of a study. One verb, so that others can be added.
 
-An engine is given all jobs at once and may group them as it likes (all seeds of a spec in one process, say). Whatever
+An executor is given all jobs at once and may group them as it likes (all seeds of a spec in one process, say). Whatever
 it does, a run's folder must be left as `runs.runner` leaves it: resumable after any epoch, `result.json` last.
 """
 
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from hatrack.studies.cohorts import Share, shares, work_together
-from hatrack.studies.job import Job, carry_out
-from hatrack.studies.lines import lines_to
+from hatrack.studies.gpu import Share, shares, work_together
+from hatrack.studies.job import Job, execute
+from hatrack.studies.notices import notices_to
 from hatrack.studies.pool import Done, Pool
 
 Hear = Callable[[Job, Any], Any]
 
 
-class Engine(Protocol):
-    """Called by `carry`, once, with the jobs that are not finished yet."""
+class Executor(Protocol):
+    """Called by `execute`, once, with the jobs that are not finished yet."""
 
     def run(self, jobs: Sequence[Job], hear: Hear) -> Iterator[Done[Job]]:
         """Yield each job as it ends, well or not; tell `hear` a `job.Step` or a line of text meanwhile."""
@@ -41,29 +40,28 @@ class Local:
             yield from _pooled(jobs, size, hear)
             return
         over: set[Path] = set()
-        for done in _pooled(shares(jobs, size), size, partial(_hear, hear)):
+        for done in _pooled(shares(jobs, size), size, _of_share(hear)):
             if isinstance(done.item, Job) and done.item.path not in over:  # a worker that took over says it all again
                 over.add(done.item.path)
                 yield done
         # What is left had no room beside the others, or its worker died, perhaps of another's fault: one by one.
-        left = [Share((job,)) for job in jobs if job.path not in over]
-        for done in _pooled(left, size, partial(_hear, hear)):
+        left = [(job,) for job in jobs if job.path not in over]
+        for done in _pooled(left, size, _of_share(hear)):
             if isinstance(done.item, Job):
                 yield done
             elif done.reason is not None:
-                yield Done(done.item.jobs[0], reason=done.reason, trace=done.trace)
+                yield Done(done.item[0], reason=done.reason, trace=done.trace)
 
 
 def _pooled(items: Sequence[Any], size: int, hear: Callable[[Any, Any], Any]) -> Iterator[Done[Any]]:
     """Carry out jobs or shares; yield what came of them, and of the jobs in a share."""
     if items:
-        yield from Pool(min(size, len(items)), settle).run(items, work, hear)
+        yield from Pool(min(size, len(items)), init_worker).run(items, work, hear)
 
 
-def _hear(hear: Hear, share: Share, said: Any) -> Any:
-    """Pass on what a run of a share says."""
-    job, message = said
-    return hear(job, message)
+def _of_share(hear: Hear) -> Callable[[Any, Any], Any]:
+    """Return what passes on a message of a run of a share."""
+    return lambda share, said: hear(*said)
 
 
 def default_workers(device: str) -> int:
@@ -77,7 +75,7 @@ def default_workers(device: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def settle(number: int) -> None:
+def init_worker(number: int) -> None:
     """Make a worker ready: one thread of its own, and its share of the GPUs."""
     import torch
 
@@ -88,8 +86,8 @@ def settle(number: int) -> None:
 
 def work(item: Job | Share, tell: Callable[[Any], Any]) -> None:
     """Carry out a job or a share."""
-    if isinstance(item, Share):
-        work_together(item, tell)
+    if isinstance(item, Job):
+        with notices_to(tell):
+            execute(item, tell)
     else:
-        with lines_to(tell):
-            carry_out(item, tell)
+        work_together(item, tell)

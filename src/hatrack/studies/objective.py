@@ -15,7 +15,7 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
-from hatrack.studies.lines import lines_to
+from hatrack.studies.notices import notices_to
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,18 @@ class Report:
 
 def score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
     """Return the trial's figure; None where it was given up on the way."""
-    with lines_to(tell):
-        return _score(trial, tell)
-
-
-def _score(trial: Trial, tell: Callable[[Any], Any]) -> float | None:
-    finals = []
-    step = 0
-    for spec in trial.specs:
-        setup = prepare(spec)
-        tasks = [validation_only(task) for task in setup.tasks]
-        for task in tasks:
-            tested = setup.learner.learn(task, progress=False).accuracy
-            reached = fmean(accuracy for accuracy in tested if accuracy is not None)
-            step += 1
-            if tell(Report(step, reached, early=2 * step < len(tasks))):
-                return None
-        finals.append(reached)
+    finals, step = [], 0
+    with notices_to(tell):
+        for spec in trial.specs:
+            setup = prepare(spec)
+            tasks = [validation_only(task) for task in setup.tasks]
+            for task in tasks:
+                tested = setup.learner.learn(task, progress=False).accuracy
+                reached = fmean(accuracy for accuracy in tested if accuracy is not None)
+                step += 1
+                if tell(Report(step, reached, early=2 * step < len(tasks))):
+                    return None
+            finals.append(reached)
     return fmean(finals)
 
 
