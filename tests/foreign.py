@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import hatrack
+from hatrack.measure import Measure
 from hatrack.methods.hyper import hyper
 from hatrack.methods.sgd import SGD
 
@@ -43,6 +44,9 @@ class Net(nn.Module):
 
     def forward(self, x):
         return torch.relu(self.layer(x))
+
+
+best = Measure("best", "best task", "the highest accuracy at the end", lambda result: max(result["accuracy"][-1]))
 
 
 def make_tasks(seed: int, count: int = 2) -> list[hatrack.Task]:

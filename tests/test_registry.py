@@ -16,6 +16,7 @@ import hatrack
 from foreign import TEXT, file, installed
 from hatrack.data.benchmarks import Benchmark
 from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.measure import MEASURES, reading, summary
 from hatrack.methods.hat import HAT
 from hatrack.registry import Registry, said, short
 from hatrack.runs.accepted import REGISTRIES, of_benchmark, of_method, of_net
@@ -36,7 +37,7 @@ DIGEST = sha256(TEXT.encode()).hexdigest()
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every test begin where nothing was named, in a folder of its own that modules are found in."""
-    for registry in REGISTRIES.values():
+    for registry in (*REGISTRIES.values(), MEASURES):
         monkeypatch.setattr(registry, "_named", {})
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -122,6 +123,36 @@ def test_a_class_of_modules_is_a_net_that_needs_no_shape(tmp_path: Path) -> None
     file(tmp_path)
     assert hatrack.nets.build("mine.py:Net", (1, 2, 2), width=3).layer.out_features == 3
     assert hatrack.nets.options("mine.py:Net") == {"width": 6}
+
+
+def test_a_measure_is_a_record_under_the_name_that_it_has_here(tmp_path: Path) -> None:
+    installed(
+        tmp_path / "site", "measuring", ENTRIES.format("measuring") + "[hatrack.measures]\nbest = measuring:best\n"
+    )
+    file(tmp_path)
+    result = {"accuracy": [[0.5], [0.25, 0.75]], "metrics": {}, "tasks": [{}, {}]}
+    for reference, name in (("mine.py:best", "mine.py:best"), ("measuring:best", "measuring:best"), ("best", "best")):
+        assert MEASURES.named(reference) == name
+        assert MEASURES[name].forms == [name, f"{name}@t"]
+        assert reading(name).value(result) == 0.75
+        assert reading(f"{name}@1").value(result) == 0.5
+    assert "best" not in summary([[1.0]])  # only hatrack's own are stored
+    assert next(e["summary"] for e in lists.entries("measures") if e["name"] == "best").startswith("best task: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("best = 3", "measure 'best' of bad 1.2 must be a record, hatrack.measure.Measure"),
+        ("best = Measure('b', 'b', 'b', max, stored='end')", "only hatrack's own measures stand in result.json"),
+        ("best = Measure('b', 'b', 'b', max, needs=('ewc',))", "unknown reference run of measure 'best' .*'ewc'"),
+    ],
+)
+def test_what_is_no_measure_is_a_line(text: str, says: str, tmp_path: Path) -> None:
+    text = f"from hatrack.measure import Measure\n{text}\n"
+    installed(tmp_path / "site", "bad", "[hatrack.measures]\nbest = bad:best\n", text=text)
+    with pytest.raises(HatrackError, match=says):
+        MEASURES.named("best")
 
 
 def test_a_record_is_a_benchmark_with_defaults(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from foreign import TEXT, file
 from hatrack.cli import main
 from hatrack.errors import HatrackError
+from hatrack.measure import MEASURES
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.studies.executor import Local
 from hatrack.studies.file import parse, read
@@ -20,7 +21,7 @@ STUDY = """
 seeds = [0]
 benchmarks = ["mine.py:make_tasks"]
 methods = ["mine.py:Mine", "soft", "sgd"]
-measures = ["acc"]
+measures = ["acc", "mine.py:best@1"]
 
 [shared]
 epochs = 1
@@ -50,7 +51,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in REGISTRIES.values():
+    for registry in (*REGISTRIES.values(), MEASURES):
         monkeypatch.setattr(registry, "_named", {})
 
 
@@ -63,6 +64,7 @@ def test_labels_are_the_names_without_their_file(tmp_path: Path) -> None:
     ]
     assert [(b.label, b.name) for b in study.benchmarks] == [("make_tasks", "mine.py:make_tasks")]
     assert study.shared["net"] == "mine.py:make_net"
+    assert [(m.text, m.title) for m in study.measures][1] == ("mine.py:best@1", "best task after task 1")
     assert list(study.figures) == [("acc", "make_tasks", "Mine")]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hatrack.errors import unknown
+from hatrack.errors import HatrackError, unknown
 from hatrack.measure.accuracy import (
     Matrix,
     average_accuracy,
@@ -16,7 +17,8 @@ from hatrack.measure.accuracy import (
     forward_transfer,
 )
 from hatrack.measure.ratio import rho
-from hatrack.measure.record import Measure, Result, Unit, after
+from hatrack.measure.record import REFERENCES, Measure, Result, Unit, after
+from hatrack.registry import Registry
 
 
 def _of_accuracy(figure: Callable[..., float | None]) -> Callable[..., float | None]:
@@ -120,14 +122,27 @@ _TABLE = (
     _cost("kept", "kept for the tasks besides network and heads", "masks, importances, own weights, samples", "bytes"),
 )
 # fmt: on
-MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in _TABLE}
+
+
+def _measure(found: Any, name: str, where: str) -> Measure:
+    """Return a record of somebody else's under the name that it has here."""
+    if not isinstance(found, Measure):
+        raise HatrackError(
+            f"{where} must be a record, hatrack.measure.Measure(name, title, meaning, of), got {found!r:.99}."
+        )
+    if found.stored != "no":
+        raise HatrackError(f"{where}: only hatrack's own measures stand in result.json; leave stored= out.")
+    if unknown_runs := [need for need in found.needs if need not in REFERENCES]:
+        raise unknown(f"reference run of {where}", unknown_runs[0], REFERENCES)
+    return replace(found, name=name)
+
+
+MEASURES: Registry[Measure] = Registry("measure", {measure.name: measure for measure in _TABLE}, _measure)
 
 
 def missing(measure: str, have: Collection[str]) -> tuple[str, ...]:
     """Return the reference runs that `measure` needs and that are not among those at hand."""
-    if measure not in MEASURES:
-        raise unknown("measure", measure, MEASURES)
-    return tuple(run for run in MEASURES[measure].needs if run not in have)
+    return tuple(run for run in MEASURES.find(measure).needs if run not in have)
 
 
 def summary(
@@ -149,7 +164,7 @@ def summary(
     given = {name: run for name, run in runs.items() if run is not None}
     figures: dict[str, Any] = {}
     waiting: dict[str, list[str]] = {}
-    for name, measure in MEASURES.items():
+    for name, measure in MEASURES.own.items():
         if measure.stored == "no":
             continue
         figures[name] = measure.value(result, given)

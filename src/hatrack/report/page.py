@@ -165,10 +165,10 @@ def _measures(run: Run) -> str:
     for key, references in (metrics.get("missing") or {}).items():  # `hatrack report RUN --against RUN` takes them
         methods = (REFERENCES[name][0] if name in REFERENCES else name for name in references)
         values[key] = f"needs runs of {', '.join(methods)}"
-    for name, measure in MEASURES.items():
+    for name, measure in MEASURES.own.items():
         if name not in values and (value := Reading(name, measure).value(result)) is not None:
             values[name] = number(value, measure).replace("-", "−")
-    rows = [(key, MEASURES[key].said if key in MEASURES else "", value) for key, value in values.items()]
+    rows = [(key, MEASURES.own[key].said if key in MEASURES.own else "", value) for key, value in values.items()]
     return "<h3>Measures</h3>" + table("measures", ["Name", "Meaning", "Value"], rows, numbers=1)
 
 

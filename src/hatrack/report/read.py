@@ -92,7 +92,7 @@ class Verified(Record):
 if TYPE_CHECKING:
     Metrics: TypeAlias = dict[str, Any]
 else:  # what a run stores of its measures (see hatrack.measure); what it has no value for is None
-    _STORED = {name: measure.stored for name, measure in MEASURES.items() if measure.stored != "no"}
+    _STORED = {name: measure.stored for name, measure in MEASURES.own.items() if measure.stored != "no"}
     _EACH = {f"{name}_each": list[Number | None] | None for name, stored in _STORED.items() if stored == "each"}
     Metrics = TypedDict(
         "Metrics", {**dict.fromkeys(_STORED, Number | None), **_EACH, "missing": dict[str, list[str]]}, total=False

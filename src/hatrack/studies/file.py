@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack.errors import HatrackError, unknown
-from hatrack.measure import Reading, reading
+from hatrack.measure import MEASURES, Reading, reading
 from hatrack.registry import short
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import TABLES, chosen
@@ -158,10 +158,18 @@ def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None)
         seeds=_seeds(document.get("seeds", [0])),
         methods=methods,
         benchmarks=benchmarks,
-        measures=[reading(m) for m in _names(document, "measures", ["acc", "forgetting"])],
+        measures=[_reading(m, home) for m in _names(document, "measures", ["acc", "forgetting"])],
         shared=shared,
         figures=_figures(document.get("paper", {}), [b.label for b in benchmarks]),
     )
+
+
+def _reading(text: str, home: Path | None) -> Reading:
+    """Return a measure with its form; code, `file.py:Name` or `package.module:Name`, has the form @t alone."""
+    name, at, when = text.partition("@")
+    if ":" in name and name.partition(":")[0] not in MEASURES.own:
+        return reading(MEASURES.named(name, home) + at + when)
+    return reading(text)
 
 
 def _refuse_listed(where: str, settings: Mapping[str, Any]) -> None:
