@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.masks.entries import gate_entries
 from hatrack.masks.gates import CLOSED, anneal, compensate, flushed, gate, prices, sparsity
+from hatrack.masks.weight_gates import gate_entries
 from hatrack.methods.base import Clock
 
 RNG = np.random.default_rng(3)

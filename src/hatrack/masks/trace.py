@@ -5,8 +5,8 @@ rearrange entries are simply run on those numbers; layers that mix units read th
 adding two tensors makes their units one. An operator that is not known never leads to a guess: what it reads is
 gated or else pinned (always on), the parameters it uses are frozen after the first task, and a note says so.
 
-The way through the package: graph.py (what is computed) and calls.py (by which modules) → rules/ (what each operator
-does to units) → recorder.py (what parameters serve which units) and reading.py (where gates go) → sites.py (the map).
+The way through the package: graph.py (what is computed) and module_calls.py (by which modules) → rules/ (what each operator
+does to units) → recorder.py (what parameters serve which units) and placement.py (where gates go) → sites.py (the map).
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from hatrack.errors import HatrackWarning
 from hatrack.masks import ops
-from hatrack.masks.calls import Calls
 from hatrack.masks.check import check
 from hatrack.masks.graph import Graph, export, op_name, untraceable
-from hatrack.masks.reading import Reading
+from hatrack.masks.module_calls import Calls
+from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import Recorder
-from hatrack.masks.rules import RULES, Call, bind, constant, flat
+from hatrack.masks.rules import RULES, Call, bind, constant
 from hatrack.masks.sites import unit_map
-from hatrack.masks.unions import compact
+from hatrack.masks.traced import Held, Value
+from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import UnitMap
-from hatrack.masks.values import Held, Value
 from hatrack.modes import untouched
 
 LARGEST_CONSTANT = 1_000_000  # entries up to which constants are computed, to be looked at when they index something
@@ -67,7 +68,7 @@ class Walk:
         parameters = dict(net.named_parameters())
         trained = {name for name, p in parameters.items() if p.requires_grad}
         self.recorder = Recorder({name: p.shape for name, p in parameters.items()}, trained)
-        self.reading = Reading(self.recorder, calls, self.values, graph.owners, type(net).__name__)
+        self.placement = Placement(self.recorder, calls, self.values, graph.owners, type(net).__name__)
 
     def run(self) -> UnitMap:
         """Return the unit map."""
@@ -78,7 +79,7 @@ class Walk:
                 self.values[node] = self._placeholder(node)
             elif node.op == "call_function":
                 self.values[node] = self._call(node)
-        return unit_map(self.recorder, self.reading, self._features())
+        return unit_map(self.recorder, self.placement, self._features())
 
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
@@ -88,21 +89,15 @@ class Walk:
         return Value(shape, known=known, reached=known is None)
 
     def _get(self, arg: Any) -> Any:
-        if isinstance(arg, Node):
-            return self._now(arg)
-        if isinstance(arg, list | tuple):
-            return [self._get(a) for a in arg]
-        return arg
+        return tree_map_only(Node, self._now, arg)
 
     def _now(self, node: Node) -> Any:
         """Return a value with the numbers that its units have by now: some may have become one, or been pinned."""
-        held = self.values[node]
-        held = [self._renumbered(part) for part in held] if isinstance(held, list) else self._renumbered(held)
-        self.values[node] = held
-        return held
+        self.values[node] = tree_map_only(Value, self._renumbered, self.values[node])
+        return self.values[node]
 
-    def _renumbered(self, value: Any) -> Any:
-        if not isinstance(value, Value) or value.ids is None:
+    def _renumbered(self, value: Value) -> Value:
+        if value.ids is None:
             return value
         return replace(value, ids=self.recorder.unions.roots(compact(value.ids)).expand(value.shape))
 
@@ -111,8 +106,8 @@ class Walk:
         if name == "getitem":
             return self._get(node.args[0])[node.args[1]]
         given = bind(node, self._get)
-        values = [v for v in flat(given) if isinstance(v, Value)]
-        call = Call(node, name, given, self.recorder, self.reading, values)
+        values = [v for v in tree_leaves(given) if isinstance(v, Value)]
+        call = Call(node, name, given, self.recorder, self.placement, values)
         if name in ops.SHAPE_ONLY or not any(v.ids is not None or v.held for v in values):
             return _plain(call)
         return RULES.get(name, Call.unknown)(call)
@@ -122,7 +117,7 @@ class Walk:
         (node,) = self.graph.outputs
         features = self._now(node)
         ids = self.recorder.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
-        self.reading.features(ids)
+        self.placement.readers.append((ids, "heads"))
         return ids
 
 

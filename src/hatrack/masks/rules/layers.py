@@ -8,7 +8,7 @@ import torch
 
 from hatrack.masks import ops
 from hatrack.masks.rules.keep import born
-from hatrack.masks.rules.registry import Call, rule
+from hatrack.masks.rules.rule import Call, rule
 
 
 @rule(*ops.CONVOLUTIONS)
@@ -30,10 +30,10 @@ def convolution(call: Call) -> Any:
     across = other[group[:, None] * per_group + torch.arange(per_group)].view(len(into), per_group, *space)
     down = into.view(-1, 1, *space)
     out, in_ = (down, across) if into is written else (across, down)
-    uses = call.recorder.use(weight, (out, in_), out)
-    shift = call.recorder.use(bias, (written,), written)
-    call.reading.read_by_weight(call.node, x, weight, uses, in_)
-    by = (uses,) if bias is None else (uses, shift)
+    by = [call.recorder.use(weight, (out, in_), out)]
+    if bias is not None:
+        by.append(call.recorder.use(bias, (written,), written))
+    call.placement.read_by_weight(call.node, x, weight, by[0], in_)
     return call.written(written.view(-1, *space).expand(call.shape), *by)
 
 
