@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
 
 from hatrack.data.cache import fingerprint, stored
 from hatrack.data.leaf import Layout, from_leaf, json_files
-from hatrack.data.locate import cache_root, mirror
-from hatrack.data.pictures import Pictures
-from hatrack.data.rows import Parts, Rows, hold_out, rows_of_each, shuffled
+from hatrack.data.locate import Folder, cache_root, mirror
+from hatrack.data.pictures import Pictures, from_stored
+from hatrack.data.rows import Rows, hold_out, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD, SETS
 from hatrack.data.split import Quota, make_task, renumbered
 from hatrack.data.task import Inputs, Task
 from hatrack.errors import HatrackError
-
-Folder = str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True)
@@ -62,24 +59,19 @@ def _tasks(spec: _Federated, tasks: int, seed: int, data: Folder) -> list[Task]:
     train, test = (json_files(layout, folder, part) for part in ("train", "test"))
     identity = {"files": fingerprint([*train, *test]), "shape": layout.shape, "users": tasks}
     held = stored(f"{layout.name}-{tasks}users", identity, lambda: from_leaf(layout, folder, train, test, tasks))
-    trained, rows = np.split(np.arange(held.record["rows"]), [held.record["trained"]])
-    pictures = Pictures(layout.name, held.x, held.y, trained, rows, spec.names, spec.inputs)
-    classes = range(layout.classes)
+    pictures = from_stored(layout.name, held, spec.inputs, spec.names)
+    classes, quota = range(layout.classes), spec.quota
     labels = renumbered(pictures, [classes])
+    room = quota.train + quota.valid
     made = []
     for position in shuffled(tasks, seed).tolist():
         user = held.record["users"][position]
-        parts = _parts(spec.quota, pictures, np.arange(*user["train"]), seed, position)
-        test_rows = _capped(pictures, np.arange(*user["test"]), spec.quota.test)
+        # Of the whole user, not of a class: a writer's class may be one sample.
+        parts = hold_out(_capped(pictures, np.arange(*user["train"]), room), quota.valid / room, seed, position)
+        test_rows = _capped(pictures, np.arange(*user["test"]), quota.test)
         name = f"{layout.name} {user['name']}"
         made.append(make_task(name, pictures, parts, test_rows, labels=labels, classes=classes))
     return made
-
-
-def _parts(quota: Quota, pictures: Pictures, rows: Rows, seed: int, position: int) -> Parts:
-    """Hold out the quota's share over the whole user, not a class: a writer's class may be one sample."""
-    room = quota.train + quota.valid
-    return hold_out(_capped(pictures, rows, room), quota.valid / room, seed, position)
 
 
 def _capped(pictures: Pictures, rows: Rows, most: int) -> Rows:

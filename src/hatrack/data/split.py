@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.pictures import Pictures
-from hatrack.data.rows import Parts, Rows, by_class, groups_of, hold_out, shuffled
+from hatrack.data.rows import Parts, Rows, groups_of, hold_out, shuffled
 from hatrack.data.task import Inputs, Split, Task
 
 
@@ -105,7 +105,7 @@ def tasks_of(
     labels = renumbered(pictures, groups)
     made = []
     for position, (name, classes) in enumerate(zip(names, groups, strict=True)):
-        train, test = (rows[by_class(pictures.y[rows], classes)] for rows in (pictures.train, pictures.test))
+        train, test = (rows[np.isin(pictures.y[rows], classes)] for rows in (pictures.train, pictures.test))
         parts = cut(train, position)
         made.append(make_task(name, pictures, parts, test, labels=labels, classes=classes, notes=notes))
     return made

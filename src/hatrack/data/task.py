@@ -10,7 +10,6 @@ from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
@@ -291,19 +290,8 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
     if y.ndim and len(x) != len(y):
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
     y = _labels(y, f"{where}: labels")
-    row = _first_not_finite(x)
-    if row is not None:
-        raise HatrackError(f"{where}: the input in row {row} is not finite.")
+    if numbers.is_floating_point():
+        finite = numbers.isfinite().reshape(len(x), -1).all(1)
+        if not finite.all():
+            raise HatrackError(f"{where}: the input in row {int(finite.int().argmin())} is not finite.")
     return Split(x, y)
-
-
-def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:
-    if isinstance(x, Tensor):
-        if not x.is_floating_point():
-            return None
-        finite = torch.isfinite(x).reshape(len(x), -1).all(1).numpy(force=True)
-    else:
-        if not np.issubdtype(x.dtype, np.floating):
-            return None
-        finite = np.isfinite(x).reshape(len(x), -1).all(1)
-    return None if finite.all() else int(finite.argmin())
