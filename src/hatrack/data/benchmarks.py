@@ -15,7 +15,7 @@ from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
-from hatrack.options import check_options, parameters
+from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
 
@@ -35,16 +35,12 @@ class Benchmark:
     @property
     def options(self) -> dict[str, Any]:
         """The options that `tasks` takes for this benchmark, with their defaults (None where it is required)."""
-        return {p.name: None if p.default is p.empty else p.default for p in self._parameters()}
+        return defaults(self.build, ("seed", "data", *self.fixed))
 
     @property
     def required(self) -> list[str]:
-        """The options that must be given."""
-        return [p.name for p in self._parameters() if p.default is p.empty]
-
-    def _parameters(self) -> list[Parameter]:
-        taken = ("seed", "data", *self.fixed)
-        return [p for p in parameters(self.build).values() if p.name not in taken]
+        taken = parameters(self.build)
+        return [name for name in self.options if taken[name].default is Parameter.empty]
 
     @property
     def needs_data(self) -> bool:
@@ -137,17 +133,11 @@ _OWN = [
     Benchmark("permuted-mnist", "MNIST under 10 pixel permutations (HAT)", permuted.permuted_mnist, _MLP),
     Benchmark("mixture", "eight image sets as 32×32×3, order by seed (HAT)", mixture, _ALEXNET),
     Benchmark(
-        "cifar",
-        "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)",
-        by_class.cifar,
-        _ALEXNET,
+        "cifar", "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)", by_class.cifar, _ALEXNET
     ),
     Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", by_class.split_cifar10, _ALEXNET),
     Benchmark(
-        "split-cifar100",
-        "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)",
-        by_class.split_cifar100,
-        _ALEXNET,
+        "split-cifar100", "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)", by_class.split_cifar100, _ALEXNET
     ),
     Benchmark("c-10", "split-cifar100 in 10 tasks", by_class.split_cifar100, _ALEXNET, {"tasks": 10}),
     Benchmark("c-20", "split-cifar100 in 20 tasks", by_class.split_cifar100, _ALEXNET, {"tasks": 20}),
@@ -163,11 +153,6 @@ _OWN = [
     Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
     Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
     Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
-    Benchmark(
-        "sequence",
-        "your own: the tasks that a TOML file lists (file=...)",
-        partial(sequence, make),
-        _MLP,
-    ),
+    Benchmark("sequence", "your own: the tasks that a TOML file lists (file=...)", partial(sequence, make), _MLP),
 ]
 BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)

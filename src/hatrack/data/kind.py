@@ -131,7 +131,6 @@ def described(kind: Kind) -> dict[str, Any]:
 
 
 def restored(about: dict[str, Any], low: Tensor, high: Tensor) -> Kind:
-    """Return the kind that `described` described."""
     if not isinstance(dtype := getattr(torch, about["dtype"], None), torch.dtype):
         raise HatrackError(f"{about['dtype']!r} is no type of numbers.")
     return Kind(tuple(about["shape"]), dtype, low, high, about["raw"])

@@ -36,7 +36,6 @@ class Pictures:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
         channels, height, width = self.x.shape[1:]
         return channels, height, width
 

@@ -124,7 +124,6 @@ class Gating:
         return gated
 
     def features(self, gates: Tensor, features: Tensor) -> Tensor:
-        """Gate what the heads read."""
         return apply(self._features(gates), features)
 
 

@@ -12,7 +12,6 @@ from hatrack.masks.unitmap import OFF, ON, Read, Site, UnitMap, Use
 
 
 def unit_map(recorder: Recorder, placement: Placement, features: Tensor) -> UnitMap:
-    """Return the finished map."""
     parameter_gates = recorder.settle()
     unions = recorder.unions
     number, sites = _number(unions, placement.readers)

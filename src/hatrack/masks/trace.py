@@ -5,8 +5,9 @@ rearrange entries are simply run on those numbers; layers that mix units read th
 adding two tensors makes their units one. An operator that is not known never leads to a guess: what it reads is
 gated or else pinned (always on), the parameters it uses are frozen after the first task, and a note says so.
 
-The way through the package: graph.py (what is computed) and module_calls.py (by which modules) → rules/ (what each operator
-does to units) → recorder.py (what parameters serve which units) and placement.py (where gates go) → sites.py (the map).
+The way through the package: graph.py (what is computed) and module_calls.py (by which modules) → rules/ (what each
+operator does to units) → recorder.py (what parameters serve which units) and placement.py (where gates go) → sites.py
+(the map).
 """
 
 from __future__ import annotations
@@ -71,7 +72,6 @@ class Walk:
         self.placement = Placement(self.recorder, calls, self.values, graph.owners, type(net).__name__)
 
     def run(self) -> UnitMap:
-        """Return the unit map."""
         for name in self.graph.mutated:
             self.recorder.note(name, "is a buffer that forward() itself changes: old tasks change whenever it does")
         for node in self.graph.nodes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from hatrack.errors import HatrackError
-from hatrack.nets.init import xavier
+from hatrack.nets.mlp import xavier
 
 
 def alexnet(

@@ -55,7 +55,6 @@ class ViT(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the features of the class token."""
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1) + self.positions
         features: Tensor = self.norm(self.blocks(self.dropout(x)))[:, 0]

@@ -28,7 +28,6 @@ class Asking(Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Ask."""
         try:
             while not self.stop.is_set():
                 logits = self.learner.predict(self.x, 0)
@@ -44,7 +43,6 @@ class Asking(Thread):
 
 @behaviour("answer for finished tasks while it learns, and learn as if nobody had asked", "residual")
 def answers_while_it_learns(case: Case) -> str | None:
-    """Under load, and for all that is saved."""
     if not case.promises:
         return "makes no promise"
     first, second, _ = digits()

@@ -125,7 +125,6 @@ class Case:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """Two tasks."""
         return digits(160)[:2]
 
     @cached_property

@@ -93,7 +93,6 @@ def born(call: Call, value: Value) -> Value:
 
 @rule(*ops.POINTWISE)
 def pointwise(call: Call) -> Any:
-    """Act on every entry by itself."""
     first, *others = call.values
     if others:
         return binary(call)
