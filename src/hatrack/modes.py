@@ -1,4 +1,4 @@
-"""Modes, borrowed and given back: a network's, with what forward passes store in it, and torch's around a call of ours."""
+"""Modes, borrowed and given back: a network's and what forward passes store in it, and torch's around our calls."""
 
 from __future__ import annotations
 

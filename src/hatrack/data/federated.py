@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase, digits
 
 import numpy as np
 
@@ -16,51 +16,32 @@ from hatrack.data.split import Quota, make_task, renumbered
 from hatrack.data.task import Inputs, Task
 from hatrack.errors import HatrackError
 
-
-@dataclass(frozen=True)
-class _Federated:
-    layout: Layout
-    names: tuple[str, ...]
-    inputs: Inputs
-    quota: Quota
-
-
-_CELEBA = _Federated(
-    Layout("celeba", (3, 32, 32), 2, as_files=True),
-    ("not smiling", "smiling"),
-    Inputs(IMAGENET_MEAN, IMAGENET_STD),
-    Quota(200, 20, 40),
-)
-_FEMNIST = _Federated(
-    Layout("femnist", (1, 28, 28), 62, as_files=False),
-    tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
-    Inputs(SETS["mnist"].mean, SETS["mnist"].std),
-    Quota(50, 5, 10),
-)
+_CELEBA = Layout("celeba", (3, 32, 32), ("not smiling", "smiling"), as_files=True)
+_FEMNIST = Layout("femnist", (1, 28, 28), tuple(digits + ascii_uppercase + ascii_lowercase), as_files=False)
 
 
 def fceleba(seed: int, data: Folder = None, tasks: int = 10) -> list[Task]:
     """Return F-CelebA: smiling or not, one user a task, pictures scaled to 32×32."""
-    return _tasks(_CELEBA, tasks, seed, data)
+    return _tasks(_CELEBA, Inputs(IMAGENET_MEAN, IMAGENET_STD), Quota(200, 20, 40), tasks, seed, data)
 
 
 def femnist(seed: int, data: Folder = None, tasks: int = 10) -> list[Task]:
     """Return F-EMNIST: 62 characters, one writer a task, 28×28 grey."""
-    return _tasks(_FEMNIST, tasks, seed, data)
+    inputs = Inputs(SETS["mnist"].mean, SETS["mnist"].std)
+    return _tasks(_FEMNIST, inputs, Quota(50, 5, 10), tasks, seed, data)
 
 
-def _tasks(spec: _Federated, tasks: int, seed: int, data: Folder) -> list[Task]:
+def _tasks(layout: Layout, inputs: Inputs, quota: Quota, tasks: int, seed: int, data: Folder) -> list[Task]:
     """Return the first `tasks` users of the files, in an order shuffled by the seed."""
     if tasks < 1:
         raise HatrackError(f"tasks must be 1 or more, got {tasks}.")
-    layout = spec.layout
     home = mirror(data)
     folder = (home if home is not None else cache_root() / "data") / layout.name
     train, test = (json_files(layout, folder, part) for part in ("train", "test"))
     identity = {"files": fingerprint([*train, *test]), "shape": layout.shape, "users": tasks}
     held = stored(f"{layout.name}-{tasks}users", identity, lambda: from_leaf(layout, folder, train, test, tasks))
-    pictures = from_stored(layout.name, held, spec.inputs, spec.names)
-    classes, quota = range(layout.classes), spec.quota
+    pictures = from_stored(layout.name, held, inputs, layout.classes)
+    classes = range(len(layout.classes))
     labels = renumbered(pictures, [classes])
     room = quota.train + quota.valid
     made = []

@@ -162,15 +162,12 @@ class Spread:
                 self._index = self._index.to(vector.device)
             return torch.cat([vector, vector.new_ones(1)])[self._index].view(self._shape)
         parts = [
-            vector.new_ones(count) if start == ON else _repeat(_stretch(vector, cut, start, count), repeat)
+            vector.new_ones(count)
+            if start == ON
+            else _repeat(cut[start, count] if (start, count) in cut else vector.narrow(0, start, count), repeat)
             for start, count, repeat in self._pieces
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(self._shape)
-
-
-def _stretch(vector: Tensor, cut: Parts, start: int, count: int) -> Tensor:
-    part = cut.get((start, count))
-    return vector.narrow(0, start, count) if part is None else part
 
 
 def _segments(spreads: Sequence[Spread], size: int) -> list[tuple[int, int]]:

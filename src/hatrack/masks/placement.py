@@ -36,22 +36,18 @@ class Placement:
         self._at_modules: dict[tuple[str, int], Tensor] = {}  # (module, number of its call) → units of its input
         self.readers: list[tuple[Tensor, str]] = []
         self._recorder = recorder
-        self._calls = calls
+        self.calls = calls
         self._values = values
         self._owners = owners
         self._root = root
 
-    def module(self, node: Node) -> str:
-        """Return the name of the innermost module around a node, '' for the network itself."""
-        return self._calls.module(node)
-
     def where(self, node: Node) -> str:
-        """Return the same for people: the network goes by the name of its class."""
-        return self.module(node) or self._root
+        """Name the innermost module around a node for people: the network goes by the name of its class."""
+        return self.calls.module(node) or self._root
 
     def layer(self, node: Node, weight: Value) -> str:
         """Name the layer that a weight belongs to: its module, or the parameter where the network itself holds it."""
-        here = self.module(node)
+        here = self.calls.module(node)
         if not weight.held or (here and any(here in self._owners[held.name] for held in weight.held)):
             return self.where(node)
         first = weight.held[0].name
@@ -62,7 +58,7 @@ class Placement:
         names = dict.fromkeys(module for module, _ in self._at_modules)
         ungated = torch.full((1,), ALWAYS_ON)
         return {
-            name: [self._at_modules.get((name, n), ungated) for n in range(self._calls.counts[name])] for name in names
+            name: [self._at_modules.get((name, n), ungated) for n in range(self.calls.counts[name])] for name in names
         }
 
     def read(self, node: Node, *values: Value, zero: bool = False, why: str = MIXES) -> None:
@@ -74,7 +70,7 @@ class Placement:
         """
         if not self._notice(self.where(node), *values):
             return
-        around = self._calls.around(node)
+        around = self.calls.around(node)
         zeros = [self._at_module(around, value.zeros) or self._at_writers(value) for value in values]
         if any(zeros):
             return
@@ -85,7 +81,7 @@ class Placement:
         """Gate what a linear or convolution layer reads; `read` is the unit read by each entry of the weight."""
         if not self._notice(self.layer(node, weight), x):
             return
-        if not self._at_module(self._calls.around(node)[:1], x.zeros) and not self._in_weight(weight, uses, read):
+        if not self._at_module(self.calls.around(node)[:1], x.zeros) and not self._in_weight(weight, uses, read):
             self.read(node, x, zero=True)
 
     def read_in_weight(self, node: Node, x: Value, weight: Value, uses: Uses, read: Tensor) -> None:

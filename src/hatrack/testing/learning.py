@@ -121,19 +121,12 @@ def keeps_its_promise(case: Case) -> None:
         require(all(bool((amount >= use[name]).all()) for use in used if use), f"occupied() is below use() for {name}")
 
 
-def _pushy(parameters: Any) -> AdamW:
-    return AdamW(parameters, lr=0.02, weight_decay=0.1)
-
-
-def _heavy(parameters: Any) -> SGD:
-    return SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.1)
-
-
 @behaviour("keep finished tasks under optimisers that move entries without a gradient", "residual")
 def keeps_under_pushy_optimisers(case: Case) -> str | None:
     if not case.promises:
         return "makes no promise"
-    for optimizer in (_pushy, _heavy):
+    pushy, heavy = partial(AdamW, lr=0.02, weight_decay=0.1), partial(SGD, lr=0.05, momentum=0.9, weight_decay=0.1)
+    for optimizer in (pushy, heavy):
         line = refusal(partial(case.learner, optimizer=optimizer, epochs=2), digits(48))
         require(line is None, f"refused: {line}")
     return None

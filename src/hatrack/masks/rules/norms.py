@@ -20,7 +20,7 @@ def per_channel(call: Call) -> Any:
     if x.held:
         return _of_parameters(call, x, [axis for axis in range(len(x.shape)) if axis != 1], affine)
     if call["running_mean"] is not None:
-        call.recorder.norms[call.placement.module(call.node)] = call.name
+        call.recorder.norms[call.placement.calls.module(call.node)] = call.name
     elif x.ids is None:
         return _on_the_input(call, x, affine)
     channels = call.unions.along(x.unit_ids(), 1).reshape(-1)
