@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hatrack.masks import ops
-from hatrack.masks.rules.keep import born
+from hatrack.masks.rules.elementwise import born
 from hatrack.masks.rules.rule import Call, rule
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from hatrack.masks.rules.keep import born
+from hatrack.masks.rules.elementwise import born
 from hatrack.masks.rules.rule import Call, becomes_weight, rule
 from hatrack.masks.traced import Value, together
 

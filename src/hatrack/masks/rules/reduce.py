@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hatrack.masks import ops
-from hatrack.masks.rules.keep import binary
+from hatrack.masks.rules.elementwise import binary
 from hatrack.masks.rules.rule import Call, rule
 from hatrack.masks.traced import Value
 from hatrack.masks.union_find import ALWAYS_ON

@@ -1,4 +1,4 @@
-"""Operators after which every entry still belongs to the unit it belonged to."""
+"""Operators after which every entry still belongs to its unit: it is rearranged, or worked on by itself."""
 
 from __future__ import annotations
 
