@@ -7,6 +7,7 @@ tensor and nothing else. What a module is called with is seen by running the net
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,16 +79,11 @@ class Calls:
         shapes = []
         for size in (len(batch), len(batch) + 1):
             seen: dict[str, list[torch.Size | None]] = defaultdict(list)
-            hooks = [
-                module.register_forward_pre_hook(_recorder(seen[name]), with_kwargs=True, prepend=True)
-                for name, module in net.named_modules()
-            ]
-            try:
-                with evaluating(net), torch.no_grad():
-                    net(batch[:1].expand(size, *batch.shape[1:]).clone())
-            finally:
-                for hook in hooks:
-                    hook.remove()
+            with ExitStack() as hooks, evaluating(net), torch.no_grad():
+                for name, module in net.named_modules():
+                    watch = _recorder(seen[name])
+                    hooks.enter_context(module.register_forward_pre_hook(watch, with_kwargs=True, prepend=True))
+                net(batch[:1].expand(size, *batch.shape[1:]).clone())
             shapes.append(seen)
         for call in self._by_key.values():
             few, many = shapes[0][call.module], shapes[1][call.module]

@@ -40,7 +40,6 @@ def unit_map(recorder: Recorder, placement: Placement, features: Tensor) -> Unit
         shapes=recorder.shapes,
         reads=reads,
         features=renumber(features),
-        order=[*uses, *(name for name in recorder.shapes if name not in uses)],
         norms=recorder.norms,
         notes=list(dict.fromkeys(recorder.notes)),
     )

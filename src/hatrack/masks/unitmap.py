@@ -76,7 +76,6 @@ class UnitMap:
     shapes: dict[str, torch.Size]
     reads: list[Read]
     features: Tensor
-    order: list[str] = field(default_factory=list)  # parameters in the order the forward pass meets them
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
     notes: list[Note] = field(default_factory=list)
     corrected: list[str] = field(default_factory=list)  # parameters that it was wrong about
