@@ -63,8 +63,8 @@ def load(name: str, data: Folder = None, *, side: int | None = None, verify: boo
     identity = {"files": fingerprint([*train, *test]), "shape": frame.result, "pad": pad}
 
     def source() -> Source:
-        tables = [[Table.open(file) for file in files] for files in (train, test)]
-        return from_parquet(*tables, frame, spec.classes)
+        trained, tested = ([Table.open(file) for file in files] for files in (train, test))
+        return from_parquet(trained, tested, frame, spec.classes)
 
     held = stored(name if pad == 0 else f"{name}-padded{pad}", identity, source, verify)
     mean, std = (spec.mean, spec.std) if pad == 0 or spec.padded is None else spec.padded

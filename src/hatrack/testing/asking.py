@@ -47,9 +47,9 @@ def answers_while_it_learns(case: Case) -> str | None:
             learner.learn(second)
         finally:
             stop.set()
-    for each in asking:
-        require(each.exception() is None, f"asked in another thread: {each.exception()!r}")
-        asked, wrong = each.result()
+    for answer in asking:
+        require(answer.exception() is None, f"asked in another thread: {answer.exception()!r}")
+        asked, wrong = answer.result()
         require(not wrong, f"{wrong} of {asked} answers were wrong")
         require(asked > EACH, f"only {asked} answers came while it learned")
     require_unchanged(learner)
