@@ -42,19 +42,6 @@ def writers(*by: Uses) -> frozenset[ParameterUse]:
     return frozenset(uses) if all(by) and all(use.written is not None for use in uses) else frozenset()
 
 
-@dataclass(eq=False)
-class ElementwiseUse:
-    """A parameter that acts entry by entry: the positions and the units that meet there.
-
-    Which units are the same may only turn out later, so this is settled when the walk is over.
-    """
-
-    use: ParameterUse
-    held: Held
-    positions: Tensor
-    ids: Tensor
-
-
 class Recorder:
     """Collects the uses of parameters in forward order."""
 
@@ -65,7 +52,9 @@ class Recorder:
         self.uses: dict[str, list[ParameterUse]] = {}
         self.norms: dict[str, str] = {}
         self.notes: list[Note] = []
-        self._elementwise: list[ElementwiseUse] = []
+        # Positions of a parameter that acts entry by entry, and the units that meet there. Which units are the same may
+        # only turn out later, so this is settled when the walk is over.
+        self._elementwise: list[tuple[ParameterUse, Held, Tensor, Tensor]] = []
         self._born: dict[tuple[str, bool], tuple[Tensor, ParameterUse]] = {}
         self._written: dict[bool, list[Tensor]] = {True: [], False: []}  # units, by whether what writes them is trained
         self._explained = NO_UNITS
@@ -138,7 +127,7 @@ class Recorder:
             one, several = self._gather(held, positions, ids)
             written = one.clamp_min(ALWAYS_ON) if held.scaled and not several else None
             uses.append(self._add(ParameterUse(held.name, (one,), written)))
-            self._elementwise.append(ElementwiseUse(uses[-1], held, positions, ids))
+            self._elementwise.append((uses[-1], held, positions, ids))
         return tuple(uses)
 
     def freeze(self, value: Value, why: str) -> None:
@@ -176,16 +165,15 @@ class Recorder:
         self._explained = torch.cat([self._explained, *self._written[False], self._alive(own)])
         self.unions.pin(own)
         gates = {name: found for name in self.uses if (found := self._parameter_gates(name))}
-        for each in self._elementwise:
-            name = each.use.parameter
-            one, several = self._gather(each.held, each.positions, each.ids)
-            each.use.units = (one,)
-            if name not in self.trained:
+        for use, held, positions, ids in self._elementwise:
+            one, several = self._gather(held, positions, ids)
+            use.units = (one,)
+            if held.name not in self.trained:
                 continue
             if several:
-                self.note(name, "is frozen after the first task: one entry serves several units")
-            elif not bool((compact(each.ids) != ALWAYS_ON).any()):
-                self.note(name, "is frozen after the first task: it acts on values that belong to no unit")
+                self.note(held.name, "is frozen after the first task: one entry serves several units")
+            elif not bool((compact(ids) != ALWAYS_ON).any()):
+                self.note(held.name, "is frozen after the first task: it acts on values that belong to no unit")
         self._note_pinned()
         return gates
 

@@ -67,12 +67,8 @@ def _number(unions: UnionFind, readers: list[tuple[Tensor, str]]) -> tuple[Tenso
         number[units] = torch.arange(size, size + len(units))
         writers = tuple(dict.fromkeys(births[i - 1][0] for i in of_birth[live & (group == g)].unique().tolist()))
         read_by = tuple(dict.fromkeys(name for ids, name in read if bool(torch.isin(ids, units).any())))
-        sites.append(Site(_distinct(writers[0], sites), size, len(units), writers, read_by))
+        taken = sum(site.name.partition("#")[0] == writers[0] for site in sites)  # by a layer that is called twice
+        name = f"{writers[0]}#{taken + 1}" if taken else writers[0]
+        sites.append(Site(name, size, len(units), writers, read_by))
         size += len(units)
     return number, sites
-
-
-def _distinct(name: str, sites: list[Site]) -> str:
-    """Return `name`, numbered if an earlier site has it (a layer that is called twice)."""
-    taken = sum(site.name.partition("#")[0] == name for site in sites)
-    return name if not taken else f"{name}#{taken + 1}"

@@ -16,6 +16,7 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -27,7 +28,7 @@ from hatrack.masks.graph import Graph, export, op_name, untraceable
 from hatrack.masks.module_calls import Calls
 from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import Recorder
-from hatrack.masks.rules import RULES, Call, bind, constant
+from hatrack.masks.rules import RULES, Call, bind, run
 from hatrack.masks.sites import unit_map
 from hatrack.masks.traced import Held, Value
 from hatrack.masks.union_find import compact
@@ -79,7 +80,10 @@ class Walk:
                 self.values[node] = self._placeholder(node)
             elif node.op == "call_function":
                 self.values[node] = self._call(node)
-        return unit_map(self.recorder, self.placement, self._features())
+        (node,) = self.graph.outputs
+        features = self.recorder.unions.along(self._now(node).unit_ids().flatten(1), 1).reshape(-1)
+        self.placement.readers.append((features, "heads"))
+        return unit_map(self.recorder, self.placement, features)
 
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
@@ -112,21 +116,14 @@ class Walk:
             return _plain(call)
         return RULES.get(name, Call.unknown)(call)
 
-    def _features(self) -> Tensor:
-        """Return the units along the flattened features, which the heads read."""
-        (node,) = self.graph.outputs
-        features = self._now(node)
-        ids = self.recorder.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
-        self.placement.readers.append((ids, "heads"))
-        return ids
-
 
 def _plain(call: Call) -> Any:
     """Pass on what holds neither units nor parameters; constants are computed, for they may index something."""
     if call.name not in ops.SHAPE_ONLY and any(v.reached for v in call.values):
         return call.results(lambda shape: Value(shape, reached=True))
-    known = None
-    small = call.results(lambda shape: Value(shape))
-    if isinstance(small, Value) and small.shape.numel() <= LARGEST_CONSTANT and call.name not in ops.RANDOM:
-        known = constant(call)
+    meta, known = call.node.meta.get("val"), None
+    small = isinstance(meta, Tensor) and meta.numel() <= LARGEST_CONSTANT
+    computable = call.name in ops.SHAPE_ONLY or all(v.known is not None for v in call.values)
+    if small and computable and call.name not in ops.RANDOM:
+        known = run(call, lambda v: torch.zeros(v.shape) if v.known is None else v.known).cpu()
     return call.results(lambda shape: Value(shape, known=known))

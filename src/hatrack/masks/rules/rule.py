@@ -160,11 +160,3 @@ def run(call: Call, pick: Callable[[Value], Tensor]) -> Any:
     arguments = target._schema.arguments
     plain = [given[a.name] for a in arguments if not a.kwarg_only]
     return target(*plain, **{a.name: given[a.name] for a in arguments if a.kwarg_only})
-
-
-def constant(call: Call) -> Tensor | None:
-    """Return the result of a call on known constants, None where one is not known."""
-    if any(v.known is None for v in call.values) and call.name not in ops.SHAPE_ONLY:
-        return None
-    result = run(call, lambda v: v.known if v.known is not None else torch.zeros(v.shape))
-    return result.cpu() if isinstance(result, Tensor) else None
