@@ -8,7 +8,7 @@ from hatrack.data.locate import Folder
 from hatrack.data.pictures import EMBEDDED, load
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, hold_out_as_hat, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD
-from hatrack.data.split import Quota, make_task, range_names, renumbered, tasks_of
+from hatrack.data.split import Quota, class_tasks, make_task, range_names, renumbered, tasks_of
 from hatrack.data.task import Inputs, Task
 
 # SPG normalises every colour set by ImageNet's figures.
@@ -26,26 +26,18 @@ def split_digits(seed: int) -> list[Task]:
 
 
 def split_mnist(seed: int, data: Folder = None) -> list[Task]:
-    """Return MNIST in five tasks of two digits."""
-    return _neighbours("mnist", 5, seed, data)
+    """Return MNIST in five tasks of two digits, 10 % of the training pictures held out."""
+    return class_tasks(load("mnist", data), 5, seed, valid=0.1)
 
 
 def mnist2(seed: int, data: Folder = None) -> list[Task]:
     """Return MNIST as digits 0–4, then 5–9 (HAT, whose code validates on the training set; here 10 %)."""
-    return _neighbours("mnist", 2, seed, data)
+    return class_tasks(load("mnist", data), 2, seed, valid=0.1)
 
 
 def split_cifar10(seed: int, data: Folder = None) -> list[Task]:
-    """Return CIFAR-10 in five tasks of two classes (PMASK)."""
-    return _neighbours("cifar10", 5, seed, data)
-
-
-def _neighbours(name: str, tasks: int, seed: int, data: Folder) -> list[Task]:
-    """Return a set in tasks of neighbouring classes, 10 % of the training pictures held out."""
-    pictures = load(name, data)
-    groups = groups_of(range(len(pictures.names)), tasks, name)
-    names = range_names(name, groups)
-    return tasks_of(pictures, groups, names, lambda rows, position: hold_out(rows, 0.1, seed, position))
+    """Return CIFAR-10 in five tasks of two classes, 10 % of the training pictures held out (PMASK)."""
+    return class_tasks(load("cifar10", data), 5, seed, valid=0.1)
 
 
 def cifar(seed: int, data: Folder = None) -> list[Task]:

@@ -180,9 +180,7 @@ def _sound(folder: Path, verify: bool) -> bool:
     try:
         for name, (size, time, sha256) in _record(folder)["files"].items():
             found_size, found_time = _state(folder / name)
-            if found_size != size:
-                return False
-            if (verify or found_time != time) and _sha256(folder / name) != sha256:
+            if found_size != size or ((verify or found_time != time) and _sha256(folder / name) != sha256):
                 return False
     except (OSError, ValueError, KeyError):
         return False

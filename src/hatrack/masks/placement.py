@@ -90,7 +90,7 @@ class Placement:
             self._pin(node, x)
 
     def _in_weight(self, weight: Value, uses: Uses, read: Tensor) -> bool:
-        pattern = self._recorder.pattern(weight, read)
+        pattern = self._recorder.pattern(weight.held[0], weight.shape, read) if len(weight.held) == 1 else None
         if pattern is None:
             return False
         uses[0].gates["input"] = pattern

@@ -93,15 +93,12 @@ class Recorder:
         uses = []
         for held in value.held:
             laid = (self._lay(held, value.shape, ids, UNUSED if i == 0 else ALWAYS_ON) for i, ids in enumerate(units))
-            pattern = None if written is None else self._pattern(held, value.shape, written)
+            pattern = None if written is None else self.pattern(held, value.shape, written)
             uses.append(self._add(ParameterUse(held.name, tuple(ids for ids, _ in laid), pattern)))
         return tuple(uses)
 
-    def pattern(self, value: Value, ids: Tensor) -> Tensor | None:
-        """Return ids in the layout of a value's only parameter, if a gate there is the same as a gate on the value."""
-        return self._pattern(value.held[0], value.shape, ids) if len(value.held) == 1 else None
-
-    def _pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+    def pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+        """Return ids in the layout of a value's parameter, if a gate there is the same as a gate on the value."""
         if not held.scaled:
             return None
         laid, several = self._lay(held, shape, ids, ALWAYS_ON)

@@ -11,7 +11,7 @@ from hatrack.errors import HatrackError, unknown
 from hatrack.nets.alexnet import alexnet
 from hatrack.nets.mlp import mlp
 from hatrack.nets.resnet import resnet18, resnet50
-from hatrack.nets.vit import vit
+from hatrack.nets.vit import ViT
 from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
@@ -31,7 +31,7 @@ def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:
 
 
 NETS: Registry[Callable[..., nn.Module]] = Registry(
-    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit}, _net
+    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": ViT}, _net
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def einsum(call: Call) -> Any:
     size = dict(zip(one + other, (*a.shape, *b.shape), strict=True))
 
     def arrange(value: Value, term: str, first: list[str], second: list[str]) -> Value:
-        sizes = [size[x] for x in shared] + [_count(size, first), _count(size, second)]
+        sizes = [size[x] for x in shared] + [prod(size[x] for x in labels) for labels in (first, second)]
         order = [term.index(x) for x in shared + first + second]
         return _laid(value, lambda entries: entries.permute(order).reshape(sizes))
 
@@ -105,10 +106,6 @@ def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
         longest = max(longest, hidden, key=len)
         terms.append(term.replace("...", hidden))
     return terms, out.replace("...", longest)
-
-
-def _count(size: dict[str, int], labels: list[str]) -> int:
-    return int(torch.Size([size[x] for x in labels]).numel())
 
 
 def _laid(value: Value, lay: Callable[[Tensor], Tensor]) -> Value:
@@ -205,7 +202,7 @@ def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     own = [a for a in range(len(batch)) if any(not constant_along(h.positions(whole), a) for h in here.held)]
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
     heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
-    written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
+    written = call.fresh(prod(heads) * shape[-1], weight).view(*heads, 1, shape[-1])
     uses = call.recorder.use(here, (written, read), written)
     call.placement.read_by_weight(call.node, x, here, uses, read)
     return replace(call.written(written.expand(shape), uses), shape=shape)
