@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hatrack.data.image_set import EMBEDDED, load
 from hatrack.data.locate import Folder
-from hatrack.data.pictures import EMBEDDED, load
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, hold_out_as_hat, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD
 from hatrack.data.split import Quota, class_tasks, make_task, range_names, renumbered, tasks_of

@@ -7,9 +7,9 @@ from string import ascii_lowercase, ascii_uppercase, digits
 import numpy as np
 
 from hatrack.data.cache import fingerprint, stored
+from hatrack.data.image_set import Pictures, from_stored
 from hatrack.data.leaf import Layout, from_leaf, json_files
 from hatrack.data.locate import Folder, cache_root, mirror
-from hatrack.data.pictures import Pictures, from_stored
 from hatrack.data.rows import Rows, hold_out, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD, SETS
 from hatrack.data.split import Quota, make_task, renumbered

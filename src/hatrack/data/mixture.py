@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hatrack.data.image_set import load
 from hatrack.data.locate import Folder
-from hatrack.data.pictures import load
 from hatrack.data.rows import hold_out_as_hat, shuffled
 from hatrack.data.sets import SETS
 from hatrack.data.split import tasks_of

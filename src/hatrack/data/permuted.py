@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from hatrack.data.image_set import EMBEDDED, Pictures, load
 from hatrack.data.locate import Folder
-from hatrack.data.pictures import EMBEDDED, Pictures, load
 from hatrack.data.rows import hold_out
 from hatrack.data.split import make_task, renumbered
 from hatrack.data.task import Task

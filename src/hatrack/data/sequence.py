@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hatrack.data.image_set import Pictures, load
 from hatrack.data.locate import Folder
-from hatrack.data.pictures import Pictures, load
 from hatrack.data.rows import shuffled
 from hatrack.data.split import class_tasks, one_task
 from hatrack.data.task import Task

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hatrack.data.pictures import Pictures
+from hatrack.data.image_set import Pictures
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, shuffled
 from hatrack.data.task import Inputs, Split, Task
 

@@ -247,19 +247,17 @@ def _turned(pos: Tensor, ids: Tensor, shape: torch.Size) -> Tensor | None:
     None where more was done to it, or where an entry meets more than one place of `ids`.
     """
     ids = ids.view(*(1,) * (pos.ndim - ids.ndim), *ids.shape)
-    strides = pos.stride()
     for axis in range(pos.ndim):
-        if strides[axis] == 0:
+        if pos.stride(axis) == 0:
             pos = pos.narrow(axis, 0, 1)
-    if any(pos.shape[axis] == 1 and ids.shape[axis] > 1 for axis in range(pos.ndim)):
+    if any(p == 1 and i > 1 for p, i in zip(pos.shape, ids.shape, strict=True)):
         return None
-    order = sorted((a for a in range(pos.ndim) if pos.shape[a] > 1), key=lambda a: -strides[a])
+    order = sorted(range(pos.ndim), key=lambda a: -pos.stride(a) if pos.shape[a] > 1 else 1)  # those of length 1 last
+    flat, turned = pos.permute(order), ids.permute(order)
     long = [axis for axis, size in enumerate(shape) if size > 1]
-    if [pos.shape[a] for a in order] != [shape[a] for a in long]:
+    if [size for size in flat.shape if size > 1] != [shape[axis] for axis in long]:
         return None
-    order += [a for a in range(pos.ndim) if a not in order]
-    if not torch.equal(pos.permute(order).reshape(-1), torch.arange(shape.numel())):
+    if not torch.equal(flat.reshape(-1), torch.arange(shape.numel())):
         return None
-    turned = ids.permute(order)
     sizes = dict(zip(long, turned.shape, strict=False))
     return turned.reshape([sizes.get(axis, 1) for axis in range(len(shape))])
