@@ -247,12 +247,13 @@ def _turned(pos: Tensor, ids: Tensor, shape: torch.Size) -> Tensor | None:
     None where more was done to it, or where an entry meets more than one place of `ids`.
     """
     ids = ids.view(*(1,) * (pos.ndim - ids.ndim), *ids.shape)
+    strides = pos.stride()
     for axis in range(pos.ndim):
-        if pos.stride(axis) == 0:
+        if strides[axis] == 0:
             pos = pos.narrow(axis, 0, 1)
     if any(p == 1 and i > 1 for p, i in zip(pos.shape, ids.shape, strict=True)):
         return None
-    order = sorted(range(pos.ndim), key=lambda a: -pos.stride(a) if pos.shape[a] > 1 else 1)  # those of length 1 last
+    order = sorted(range(pos.ndim), key=lambda a: -strides[a] if pos.shape[a] > 1 else 1)  # those of length 1 last
     flat, turned = pos.permute(order), ids.permute(order)
     long = [axis for axis, size in enumerate(shape) if size > 1]
     if [size for size in flat.shape if size > 1] != [shape[axis] for axis in long]:
