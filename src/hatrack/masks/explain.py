@@ -129,13 +129,9 @@ def _norm_tensors(net: nn.Module, units: UnitMap) -> Iterable[str]:
     """Name what a task keeps of norms: of PyTorch's own all tensors, of written-out ones the statistics."""
     for layer in units.norms:
         module = net.get_submodule(layer)
-        if isinstance(module, _NormBase):
-            yield from (_under(layer, name) for name, _ in module.named_parameters(recurse=False))
-        yield from (_under(layer, name) for name, _ in module.named_buffers(recurse=False))
-
-
-def _under(layer: str, name: str) -> str:
-    return f"{layer}.{name}" if layer else name
+        own = module.named_parameters(recurse=False) if isinstance(module, _NormBase) else ()
+        for name, _ in (*own, *module.named_buffers(recurse=False)):
+            yield f"{layer}.{name}" if layer else name
 
 
 def _frozen(units: UnitMap) -> dict[str, str]:
