@@ -64,7 +64,6 @@ class Walk:
     """Goes through the graph once, in forward order."""
 
     def __init__(self, net: nn.Module, graph: Graph, calls: Calls) -> None:
-        self.net = net
         self.graph = graph
         self.values: dict[Node, Any] = {}
         parameters = dict(net.named_parameters())
