@@ -31,7 +31,7 @@ class Quota:
         `train` and `test` hold the rows of every class. A class with too few samples keeps the quota's
         proportion of training and validation.
         """
-        parts: dict[str, list[Rows]] = {"train": [], "valid": [], "test": []}
+        parts: dict[str, list[Rows]] = {part: [] for part in vars(self)}
         for label in classes:
             rng = np.random.default_rng([seed, label])
             mixed, tested = rng.permutation(train[label]), rng.permutation(test[label])
@@ -40,11 +40,10 @@ class Quota:
             parts["valid"].append(mixed[:held])
             parts["train"].append(mixed[held:here])
             parts["test"].append(tested[: self.test])
-        asked = {"train": self.train, "valid": self.valid, "test": self.test}
         notes = [
-            f"{least} {part} samples a class where the paper has {asked[part]}"
-            for part, rows in parts.items()
-            if (least := min(map(len, rows))) < asked[part]
+            f"{least} {part} samples a class where the paper has {asked}"
+            for part, asked in vars(self).items()
+            if (least := min(map(len, parts[part]))) < asked
         ]
         joined = {part: np.sort(np.concatenate(rows)) for part, rows in parts.items()}
         return Parts(joined["train"], joined["valid"]), joined["test"], tuple(notes)

@@ -193,13 +193,11 @@ def _pieces(units: Tensor) -> list[tuple[int, int, int]]:
     values, counts = torch.unique_consecutive(units, return_counts=True)
     pieces: list[tuple[int, int, int]] = []
     for value, times in zip(values.tolist(), counts.tolist(), strict=True):
+        start, count, repeat = pieces[-1] if pieces else (ON, 0, 0)
         if value == ON:
             pieces.append((ON, times, 1))
-            continue
-        if pieces and pieces[-1][0] != ON:
-            start, count, repeat = pieces[-1]
-            if value == start + count and times == repeat:
-                pieces[-1] = (start, count + 1, repeat)
-                continue
-        pieces.append((value, 1, times))
+        elif start != ON and value == start + count and times == repeat:
+            pieces[-1] = (start, count + 1, repeat)
+        else:
+            pieces.append((value, 1, times))
     return pieces

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from hatrack.masks.abstract_value import Value
 from hatrack.masks.module_calls import Calls, ModuleCall
 from hatrack.masks.recorder import Recorder, Uses
-from hatrack.masks.traced import Value
 from hatrack.masks.union_find import ALWAYS_ON, compact
 from hatrack.masks.unitmap import layer_of
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from hatrack.masks.traced import NOTHING, Held, Value
+from hatrack.masks.abstract_value import NOTHING, Held, Value
 from hatrack.masks.union_find import ALWAYS_ON, UnionFind, compact
 from hatrack.masks.unitmap import Note
 

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from hatrack.errors import HatrackWarning
 from hatrack.masks import ops
+from hatrack.masks.abstract_value import Held, Value
 from hatrack.masks.check import check
 from hatrack.masks.graph import Graph, export, op_name, untraceable
 from hatrack.masks.module_calls import Calls
@@ -30,7 +31,6 @@ from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import Recorder
 from hatrack.masks.rules import RULES, Call, bind, run
 from hatrack.masks.sites import unit_map
-from hatrack.masks.traced import Held, Value
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import UnitMap
 from hatrack.modes import untouched

@@ -13,9 +13,9 @@ from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
+from hatrack.masks.abstract_value import NOTHING, Held, Value, expand_tail, together
 from hatrack.masks.recorder import ParameterUse, Uses, writers
 from hatrack.masks.rules.rule import Call, rule, run
-from hatrack.masks.traced import NOTHING, Held, Value, expand_tail, together
 from hatrack.masks.union_find import ALWAYS_ON, compact
 
 SUMS, PRODUCTS, QUOTIENTS = ("add", "sub", "subtract", "rsub"), ("mul", "multiply"), ("div", "divide", "true_divide")

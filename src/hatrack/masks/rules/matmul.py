@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hatrack.masks.abstract_value import Value, together
 from hatrack.masks.recorder import writers
 from hatrack.masks.rules.elementwise import born
 from hatrack.masks.rules.rule import Call, becomes_weight, rule
-from hatrack.masks.traced import Value, together
 from hatrack.masks.union_find import ALWAYS_ON, constant_along
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from hatrack.masks.abstract_value import Value, together
 from hatrack.masks.rules.elementwise import born
 from hatrack.masks.rules.rule import Call, becomes_weight, rule
-from hatrack.masks.traced import Value, together
 
 
 @rule("batch_norm", "instance_norm")

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from hatrack.masks import ops
+from hatrack.masks.abstract_value import Value
 from hatrack.masks.rules.rule import Call, rule
-from hatrack.masks.traced import Value
 from hatrack.masks.union_find import ALWAYS_ON
 
 CELLS = {f"{name}_cell": blocks for name, blocks in ops.RECURRENT.items()}

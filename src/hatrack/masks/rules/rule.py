@@ -12,10 +12,10 @@ from torch.fx import Node
 from torch.utils._pytree import tree_map_only
 
 from hatrack.masks import ops
+from hatrack.masks.abstract_value import Value, together
 from hatrack.masks.graph import op_name
 from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import ParameterUse, Recorder, Uses, writers
-from hatrack.masks.traced import Value, together
 from hatrack.masks.union_find import UnionFind, compact
 
 
