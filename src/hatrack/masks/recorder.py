@@ -55,7 +55,7 @@ class Recorder:
         # Positions of a parameter that acts entry by entry, and the units that meet there. Which units are the same may
         # only turn out later, so this is settled when the walk is over.
         self._elementwise: list[tuple[ParameterUse, Held, Tensor, Tensor]] = []
-        self._born: dict[tuple[str, bool], tuple[Tensor, ParameterUse]] = {}
+        self._parameter_units: dict[tuple[str, bool], tuple[Tensor, ParameterUse]] = {}
         self._written: dict[bool, list[Tensor]] = {True: [], False: []}  # units, by whether what writes them is trained
         self._explained = NO_UNITS
 
@@ -72,18 +72,18 @@ class Recorder:
             self._written[any(held.name in self.trained for held in weight.held)].append(units)
         return units
 
-    def born(self, held: Held) -> tuple[Tensor, ParameterUse]:
+    def parameter_units(self, held: Held) -> tuple[Tensor, ParameterUse]:
         """Return units of a parameter that is used as data (a class token), one a group of entries, and their use."""
         key = (held.name, held.scaled)
-        if held.groups is None and key in self._born:  # wherever it is used, it is one thing
-            return self._born[key]
+        if held.groups is None and key in self._parameter_units:  # wherever it is used, it is one thing
+            return self._parameter_units[key]
         shape = self.shapes[held.name]
         units = self.fresh(held.name, held.count, Value(shape, held=(held,)))
         own = (units if held.groups is None else units[held.groups]).view(shape)
         written = own if held.scaled and held.groups is None else None
         found = units, self._add(ParameterUse(held.name, (own,), written))
         if held.groups is None:
-            self._born[key] = found
+            self._parameter_units[key] = found
         return found
 
     # ---- uses

@@ -57,7 +57,7 @@ def join(call: Call) -> Any:
     """Run the operator on the unit numbers of all parts; a parameter among units becomes units of its own."""
     if not any(v.ids is not None or v.reached for v in call.values):
         return _joined(call)
-    parts = {id(v): born(call, v) for v in call.values}
+    parts = {id(v): as_units(call, v) for v in call.values}
     ids = run(call, lambda v: parts[id(v)].unit_ids())
     from_weights = all(v.writers or not v.carries for v in parts.values())
     writers = frozenset().union(*(v.writers for v in parts.values())) if from_weights else frozenset()
@@ -78,13 +78,13 @@ def _joined(call: Call) -> Value:
     return Value(call.shape, held=tuple(whole))
 
 
-def born(call: Call, value: Value) -> Value:
+def as_units(call: Call, value: Value) -> Value:
     """Turn what is computed from parameters, where it is used as data (a class token), into units of its own."""
     if not value.held:
         return value
     ids, uses = value.unit_ids(), []
     for held in value.held:
-        units, use = call.recorder.born(held)
+        units, use = call.recorder.parameter_units(held)
         pos = held.positions(value.shape)
         ids = _met(call, ids, torch.where(pos == NOTHING, ALWAYS_ON, units[pos.clamp_min(0)]))
         uses.append(use)
@@ -114,7 +114,7 @@ def binary(call: Call) -> Any:
     if not units:
         if not any(v.reached for v in call.values):
             return _of_parameters(call, params)
-        units = [born(call, v) for v in params]  # the network's input meets a parameter
+        units = [as_units(call, v) for v in params]  # the network's input meets a parameter
         params = []
     ids = units[0].unit_ids().expand(call.shape)
     for other in units[1:]:

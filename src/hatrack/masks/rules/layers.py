@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hatrack.masks import ops
-from hatrack.masks.rules.elementwise import born
+from hatrack.masks.rules.elementwise import as_units
 from hatrack.masks.rules.rule import Call, rule
 
 
@@ -15,7 +15,7 @@ from hatrack.masks.rules.rule import Call, rule
 def convolution(call: Call) -> Any:
     """Read the channels of each group, write filters. Weight (out, in/groups, …), transposed (in, out/groups, …)."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
-    x = born(call, x)
+    x = as_units(call, x)
     if weight.ids is not None or (bias is not None and bias.ids is not None):
         return call.unknown()
     space = (1,) * ops.CONVOLUTIONS[call.name]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hatrack.masks.abstract_value import Value, together
 from hatrack.masks.recorder import writers
-from hatrack.masks.rules.elementwise import born
+from hatrack.masks.rules.elementwise import as_units
 from hatrack.masks.rules.rule import Call, becomes_weight, rule
 from hatrack.masks.union_find import ALWAYS_ON, constant_along
 
@@ -24,8 +24,8 @@ def linear(call: Call) -> Any:
     odd = weight.ids is not None or len(x.shape) < 2 or len(weight.shape) != 2
     if odd or (bias is not None and bias.ids is not None):
         return call.unknown()
-    turned = _transposed(weight)
-    result = product(call, x, turned, call.shape) if weight.held else _weigh(call, born(call, x), turned, call.shape)
+    turned, shape = _transposed(weight), call.shape
+    result = product(call, x, turned, shape) if weight.held else _weigh(call, as_units(call, x), turned, shape)
     return result if bias is None else _shifted(call, result, bias)
 
 
@@ -78,7 +78,7 @@ def einsum(call: Call) -> Any:
 @rule("scaled_dot_product_attention")
 def attention(call: Call) -> Any:
     """softmax(q·kᵀ + mask)·v: the units along the features of a head are read; those of v stay apart."""
-    q, k, v = (born(call, call[name]) for name in ("query", "key", "value"))
+    q, k, v = (as_units(call, call[name]) for name in ("query", "key", "value"))
     mask = call["attn_mask"]
     if mask is not None:
         call.recorder.freeze(mask, why="it acts on attention scores, which belong to no unit")
@@ -122,7 +122,7 @@ def product(call: Call, a: Value, b: Value, shape: torch.Size) -> Any:
     if not any(v.ids is not None or v.reached for v in (a, b)) and becomes_weight(call.node):
         return _of_parameters(a, b, shape)
     if b.held:
-        return _weigh(call, born(call, a), b, shape)
+        return _weigh(call, as_units(call, a), b, shape)
     if a.held:
         turned = torch.Size([*shape[:-2], shape[-1], shape[-2]])
         return _transposed(_weigh(call, _transposed(b), _transposed(a), turned))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hatrack.masks.abstract_value import Value, together
-from hatrack.masks.rules.elementwise import born
+from hatrack.masks.rules.elementwise import as_units
 from hatrack.masks.rules.rule import Call, becomes_weight, rule
 
 
@@ -38,7 +38,7 @@ def over_units(call: Call) -> Any:
     mixed = range(1, rank) if grouped else range(rank - len(call["normalized_shape"]), rank)
     if x.held and becomes_weight(call.node):
         return _of_parameters(call, x, mixed, [] if grouped else affine)
-    x = born(call, x)
+    x = as_units(call, x)
     if x.ids is None:
         return _on_the_input(call, x, affine)
     if any(call.unions.varies(x.ids, axis) for axis in mixed):
