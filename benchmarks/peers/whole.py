@@ -32,7 +32,7 @@ from time import perf_counter
 import numpy as np
 
 import hatrack
-from hatrack.data.pictures import load
+from hatrack.data.image_set import load
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))

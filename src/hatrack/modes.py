@@ -1,9 +1,9 @@
-"""The state of a network, borrowed and given back: its mode, and what a forward pass stores in it."""
+"""Modes, borrowed and given back: a network's and what forward passes store in it, and torch's around our calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import nn
@@ -54,3 +54,33 @@ def untouched(net: nn.Module) -> Iterator[list[str]]:
         for buffer, value in values:
             if not torch.equal(buffer, value):
                 buffer.data.copy_(value)  # not in sight of autograd, which may have kept it
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Compute as if the caller had switched nothing on: no autocast, no inference mode, gradients allowed.
+
+    What an old task answers must not depend on where it is asked, nor what a new one learns on where it is learned.
+    """
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+def in_turns_undisturbed(turns: Generator[None, None, None]) -> Iterator[None]:
+    """Run a generator so, and between its turns give the caller's modes back."""
+    try:
+        while True:
+            with undisturbed():
+                try:
+                    next(turns)
+                except StopIteration:
+                    return
+            yield
+    finally:
+        turns.close()

@@ -21,7 +21,6 @@ def card(title: str, *parts: str) -> str:
 
 
 def line(words: object) -> str:
-    """Return one line of text."""
     return f"<p>{text(words)}</p>"
 
 

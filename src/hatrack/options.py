@@ -17,6 +17,12 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     return {p.name: p for p in signature(function).parameters.values() if p.kind not in variable}
 
 
+def defaults(function: Callable[..., Any], besides: Collection[str]) -> dict[str, Any]:
+    """Return the defaults of what a function takes by name, but for `besides`; None where one must be given."""
+    taken = parameters(function).values()
+    return {p.name: None if p.default is p.empty else p.default for p in taken if p.name not in besides}
+
+
 def types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types that a function or class says it takes."""
     plain = function.func if isinstance(function, partial) else function

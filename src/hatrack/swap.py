@@ -34,11 +34,9 @@ class Slots:
         """Name a parameter that is not what it was when this was made, and what it is now; None: another one."""
         for name, (table, attribute), parameter, kind, where in self._first:
             now = table.get(attribute)
-            if now is None:
-                return name, None
-            if now.dtype != kind:
+            if now is not None and now.dtype != kind:
                 return name, f"{_short(now.dtype)}, and was {_short(kind)}"
-            if now.device != where:
+            if now is not None and now.device != where:
                 return name, f"on {now.device}, and was on {where}"
             if now is not parameter:
                 return name, None

@@ -14,8 +14,5 @@ _DIRECTION = set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u
 
 def visible(text: str, keep: str = "") -> str:
     """Return the text with an escape for every such character but those in `keep`."""
-    return "".join(c if c in keep or not _acts(c) else c.encode("unicode_escape").decode() for c in text)
-
-
-def _acts(character: str) -> bool:
-    return unicodedata.category(character) in _CATEGORIES or character in _DIRECTION
+    acting = {c for c in set(text).difference(keep) if unicodedata.category(c) in _CATEGORIES or c in _DIRECTION}
+    return "".join(c.encode("unicode_escape").decode() if c in acting else c for c in text)

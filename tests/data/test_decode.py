@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from hatrack.data.decode import Frame, Table, from_parquet, natural_shape
-from hatrack.data.pictures import load
+from hatrack.data.image_set import load
 from hatrack.errors import HatrackError
 
 from .make import entries, pixels, png, write_parquet, write_set

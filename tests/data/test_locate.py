@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hatrack.data.image_set import load
 from hatrack.data.locate import cache_root, find, split_files
-from hatrack.data.pictures import load
 from hatrack.data.sets import SETS, ImageSet
 from hatrack.errors import HatrackError
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils import shuffle
 
-from hatrack.data.rows import by_class, fixed_test, groups_of, hold_out, hold_out_as_hat, rows_of_each, shuffled
+from hatrack.data.rows import fixed_test, groups_of, hold_out, hold_out_as_hat, rows_of_each, shuffled
 from hatrack.errors import HatrackError
 
 Y = np.array([2, 0, 1, 1, 0, 2, 2, 1, 0, 0])
@@ -73,7 +73,6 @@ def test_the_fixed_test_part_takes_a_share_of_every_class() -> None:
 
 
 def test_rows_by_class() -> None:
-    assert by_class(Y, [0, 2]).tolist() == [0, 1, 4, 5, 6, 8, 9]
     each = rows_of_each(Y, np.array([0, 2, 3, 6, 9]), 4)
     assert [rows.tolist() for rows in each] == [[9], [2, 3], [0, 6], []]
 

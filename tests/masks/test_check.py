@@ -16,12 +16,12 @@ import hatrack
 from hatrack import Learner
 from hatrack.errors import HatrackError
 from hatrack.masks import trace
+from hatrack.masks.abstract_value import Value
 from hatrack.masks.check import WHY, check
 from hatrack.masks.rules import RULES, Call
-from hatrack.masks.rules.registry import Rule
+from hatrack.masks.rules.rule import Rule
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import ON, UnitMap, Use
-from hatrack.masks.values import Value
 from oracle import dependence, garbage_findings
 from zoo import ZOO, Lively, alive, tasks, unit_map
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hatrack.masks import gates
-from hatrack.masks.entries import gated_entries
 from hatrack.masks.gates import CLOSED, anneal, compensate, flushed, gate, prices, sparsity
+from hatrack.masks.weight_gates import gated_entries
 from hatrack.methods.base import Clock
 
 RNG = np.random.default_rng(3)

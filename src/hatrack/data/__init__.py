@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hatrack.data.benchmarks import BENCHMARKS, Benchmark, tasks
-from hatrack.data.pictures import Pictures, load
+from hatrack.data.image_set import Pictures, load
 from hatrack.data.split import class_tasks, one_task
 from hatrack.data.task import Inputs, Split, Task
 from hatrack.data.user import folder, parquet

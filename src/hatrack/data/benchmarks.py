@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,12 +9,13 @@ from inspect import Parameter
 from numbers import Integral
 from typing import Any
 
-from hatrack.data import federated, permuted, spg, splits
+from hatrack.data import by_class, federated, permuted
+from hatrack.data.locate import Folder
 from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
-from hatrack.options import check_options, parameters
+from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
 
@@ -35,16 +35,12 @@ class Benchmark:
     @property
     def options(self) -> dict[str, Any]:
         """The options that `tasks` takes for this benchmark, with their defaults (None where it is required)."""
-        return {p.name: None if p.default is p.empty else p.default for p in self._parameters()}
+        return defaults(self.build, ("seed", "data", *self.fixed))
 
     @property
     def required(self) -> list[str]:
-        """The options that must be given."""
-        return [p.name for p in self._parameters() if p.default is p.empty]
-
-    def _parameters(self) -> list[Parameter]:
-        taken = ("seed", "data", *self.fixed)
-        return [p for p in parameters(self.build).values() if p.name not in taken]
+        taken = parameters(self.build)
+        return [name for name in self.options if taken[name].default is Parameter.empty]
 
     @property
     def needs_data(self) -> bool:
@@ -57,7 +53,7 @@ class Benchmark:
         return _READS.get(self.build, ())
 
 
-def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
+def tasks(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) -> list[Task]:
     """Return the tasks of a benchmark: a built-in one, file.py:Name or package.module:Name.
 
     Order and splits depend on the seed alone. `data` is the folder that holds the image sets (else HATRACK_DATA, else
@@ -66,7 +62,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None 
     return make(BENCHMARKS.named(str(benchmark)), seed, data=data, **options)
 
 
-def make(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None = None, **options: Any) -> list[Task]:
+def make(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) -> list[Task]:
     """Return the same by a name that is known already."""
     chosen = BENCHMARKS.find(benchmark)
     if not isinstance(seed, Integral) or seed < 0:
@@ -89,15 +85,15 @@ def make(benchmark: str, seed: int = 0, *, data: str | os.PathLike[str] | None =
 
 
 _READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {
-    splits.split_mnist: ("mnist",),
-    splits.mnist2: ("mnist",),
+    by_class.split_mnist: ("mnist",),
+    by_class.mnist2: ("mnist",),
     permuted.permuted_mnist: ("mnist",),
     mixture: MEMBERS,
-    splits.cifar: ("cifar10", "cifar100"),
-    splits.split_cifar10: ("cifar10",),
-    spg.split_cifar100: ("cifar100",),
-    spg.tiny_imagenet: ("tiny_imagenet32",),
-    spg.imagenet32: ("imagenet32",),
+    by_class.cifar: ("cifar10", "cifar100"),
+    by_class.split_cifar10: ("cifar10",),
+    by_class.split_cifar100: ("cifar100",),
+    by_class.tiny_imagenet: ("tiny_imagenet32",),
+    by_class.imagenet32: ("imagenet32",),
     federated.fceleba: ("celeba",),
     federated.femnist: ("femnist",),
 }
@@ -123,7 +119,7 @@ _OWN = [
     Benchmark(
         "split-digits",
         "scikit-learn's 8×8 digits, 5 tasks of 2 classes; embedded, no download",
-        splits.split_digits,
+        by_class.split_digits,
         _SMALL_MLP,
     ),
     Benchmark(
@@ -132,42 +128,31 @@ _OWN = [
         permuted.permuted_digits,
         _SMALL_MLP,
     ),
-    Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", splits.split_mnist, _MLP),
-    Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", splits.mnist2, _MLP),
+    Benchmark("split-mnist", "MNIST, 5 tasks of 2 digits", by_class.split_mnist, _MLP),
+    Benchmark("mnist2", "MNIST, digits 0-4 then 5-9 (HAT)", by_class.mnist2, _MLP),
     Benchmark("permuted-mnist", "MNIST under 10 pixel permutations (HAT)", permuted.permuted_mnist, _MLP),
     Benchmark("mixture", "eight image sets as 32×32×3, order by seed (HAT)", mixture, _ALEXNET),
     Benchmark(
-        "cifar",
-        "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)",
-        splits.cifar,
-        _ALEXNET,
+        "cifar", "CIFAR-10 in 5 × 2 and CIFAR-100 in 5 × 20 classes, order by seed (HAT)", by_class.cifar, _ALEXNET
     ),
-    Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", splits.split_cifar10, _ALEXNET),
+    Benchmark("split-cifar10", "CIFAR-10, 5 tasks of 2 classes (PMASK)", by_class.split_cifar10, _ALEXNET),
     Benchmark(
-        "split-cifar100",
-        "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)",
-        spg.split_cifar100,
-        _ALEXNET,
+        "split-cifar100", "CIFAR-100 in 5, 10 or 20 tasks, classes by seed (SPG)", by_class.split_cifar100, _ALEXNET
     ),
-    Benchmark("c-10", "split-cifar100 in 10 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 10}),
-    Benchmark("c-20", "split-cifar100 in 20 tasks", spg.split_cifar100, _ALEXNET, {"tasks": 20}),
-    Benchmark("tiny-imagenet", "Tiny ImageNet at 32×32 in 10 to 100 tasks (SPG)", spg.tiny_imagenet, _ALEXNET),
-    Benchmark("t-10", "tiny-imagenet in 10 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 10}),
-    Benchmark("t-20", "tiny-imagenet in 20 tasks", spg.tiny_imagenet, _ALEXNET, {"tasks": 20}),
-    Benchmark("imagenet32", "ImageNet at 32×32 in 50, 100 or 200 tasks (SPG)", spg.imagenet32, _ALEXNET),
-    Benchmark("imagenet32-100", "imagenet32 in 100 tasks", spg.imagenet32, _ALEXNET, {"tasks": 100}),
-    Benchmark("i-100", "imagenet32-100 by its short name", spg.imagenet32, _ALEXNET, {"tasks": 100}),
+    Benchmark("c-10", "split-cifar100 in 10 tasks", by_class.split_cifar100, _ALEXNET, {"tasks": 10}),
+    Benchmark("c-20", "split-cifar100 in 20 tasks", by_class.split_cifar100, _ALEXNET, {"tasks": 20}),
+    Benchmark("tiny-imagenet", "Tiny ImageNet at 32×32 in 10 to 100 tasks (SPG)", by_class.tiny_imagenet, _ALEXNET),
+    Benchmark("t-10", "tiny-imagenet in 10 tasks", by_class.tiny_imagenet, _ALEXNET, {"tasks": 10}),
+    Benchmark("t-20", "tiny-imagenet in 20 tasks", by_class.tiny_imagenet, _ALEXNET, {"tasks": 20}),
+    Benchmark("imagenet32", "ImageNet at 32×32 in 50, 100 or 200 tasks (SPG)", by_class.imagenet32, _ALEXNET),
+    Benchmark("imagenet32-100", "imagenet32 in 100 tasks", by_class.imagenet32, _ALEXNET, {"tasks": 100}),
+    Benchmark("i-100", "imagenet32-100 by its short name", by_class.imagenet32, _ALEXNET, {"tasks": 100}),
     Benchmark("fceleba", "F-CelebA: smiling or not, a LEAF user a task (SPG)", federated.fceleba, _ALEXNET),
     Benchmark("fc-10", "fceleba in 10 tasks", federated.fceleba, _ALEXNET, {"tasks": 10}),
     Benchmark("fc-20", "fceleba in 20 tasks", federated.fceleba, _ALEXNET, {"tasks": 20}),
     Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
     Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
     Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
-    Benchmark(
-        "sequence",
-        "your own: the tasks that a TOML file lists (file=...)",
-        partial(sequence, make),
-        _MLP,
-    ),
+    Benchmark("sequence", "your own: the tasks that a TOML file lists (file=...)", partial(sequence, make), _MLP),
 ]
 BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)

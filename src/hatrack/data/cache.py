@@ -130,7 +130,8 @@ def _write(folder: Path, source: Source) -> None:
         for x, y in source.chunks:
             pixels.write(np.ascontiguousarray(x).data)
             labels.append(y)
-            counts += _histogram(x[: max(0, source.trained - done)])
+            training = x[: max(0, source.trained - done)]
+            counts += [np.bincount(training[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])]
             done += len(y)
     with _Hashed(folder / "y.npy") as numbers:
         np.lib.format.write_array(numbers, np.concatenate(labels))
@@ -179,9 +180,7 @@ def _sound(folder: Path, verify: bool) -> bool:
     try:
         for name, (size, time, sha256) in _record(folder)["files"].items():
             found_size, found_time = _state(folder / name)
-            if found_size != size:
-                return False
-            if (verify or found_time != time) and _sha256(folder / name) != sha256:
+            if found_size != size or ((verify or found_time != time) and _sha256(folder / name) != sha256):
                 return False
     except (OSError, ValueError, KeyError):
         return False
@@ -202,10 +201,6 @@ def _record(folder: Path) -> dict[str, Any]:
 def _state(file: Path) -> list[int]:
     stat = file.stat()
     return [stat.st_size, stat.st_mtime_ns]
-
-
-def _histogram(x: Bytes) -> npt.NDArray[np.int64]:
-    return np.stack([np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])])
 
 
 def _moments(counts: npt.NDArray[np.int64]) -> tuple[list[float], list[float]]:

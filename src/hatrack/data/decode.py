@@ -32,7 +32,6 @@ class Frame:
 
     @property
     def result(self) -> Shape:
-        """The shape after padding."""
         return (self.shape[0], self.shape[1] + 2 * self.pad, self.shape[2] + 2 * self.pad)
 
     def chunk(self, encoded: Sequence[tuple[str, bytes]]) -> Bytes:

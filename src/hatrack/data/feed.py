@@ -51,10 +51,10 @@ class Feed:
         lengths = torch.tensor([len(part.split) for part in parts])
         self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
         self._classes = torch.repeat_interleave(torch.tensor([p.classes for p in parts]), lengths)
-        self._resident = all(part.split.resident for part in parts)
+        self.resident = all(part.split.resident for part in parts)  # all samples are on the device: `gather` works
         # Joined as they are, bytes beside floats would become floats up to 255.
         self._uneven = self._mixed and len({part.split.first(1).dtype for part in parts}) > 1
-        if self._resident:
+        if self.resident:
             placed = [part.split.placed(device) for part in parts]
             if self._uneven:
                 placed = [(as_floats(x), rows, y) for x, rows, y in placed]
@@ -71,15 +71,10 @@ class Feed:
     def __deepcopy__(self, memo: dict[int, Any]) -> Feed:
         return self  # samples never change
 
-    @property
-    def resident(self) -> bool:
-        """Whether all samples are on the device, so that `gather` works."""
-        return self._resident
-
     @cached_property
     def sample_size(self) -> int:
         """The number of values in one input."""
-        if self._resident:
+        if self.resident:
             return self._x.shape[1:].numel()
         return self._parts[0].split.first(1).numel()
 
@@ -98,14 +93,14 @@ class Feed:
 
     def labels(self) -> Tensor:
         """Return all labels in their stored order."""
-        if self._resident:
+        if self.resident:
             return self._y
         return torch.cat([batch.y for batch in self.batches(1024)])
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Yield all samples once, shuffled by `generator`, in stored order without one."""
         order = self.order(generator)
-        if not self._resident:
+        if not self.resident:
             yield from self._loaded(size, order)
             return
         order = order.to(self._device)

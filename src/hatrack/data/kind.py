@@ -82,7 +82,7 @@ class Kind:
 
 def seen(split: Split) -> Kind:
     """Return what the samples of a split are like: all of an array's, the first few of a Dataset's."""
-    return of(_chunks(split))
+    return of(split.chunks(CHUNK) if split.resident else [split.first(SOME)])
 
 
 def of(parts: Iterable[Tensor], raw: bool = True) -> Kind:
@@ -100,12 +100,6 @@ def of(parts: Iterable[Tensor], raw: bool = True) -> Kind:
     assert low is not None
     assert high is not None
     return Kind(shape, dtype, low.cpu(), high.cpu(), raw)
-
-
-def _chunks(split: Split) -> Iterable[Tensor]:
-    if not split.resident:
-        return [split.first(SOME)]
-    return split.chunks(CHUNK)
 
 
 def _bounds(figures: Tensor, each: bool) -> tuple[Tensor, Tensor]:
@@ -137,7 +131,6 @@ def described(kind: Kind) -> dict[str, Any]:
 
 
 def restored(about: dict[str, Any], low: Tensor, high: Tensor) -> Kind:
-    """Return the kind that `described` described."""
     if not isinstance(dtype := getattr(torch, about["dtype"], None), torch.dtype):
         raise HatrackError(f"{about['dtype']!r} is no type of numbers.")
     return Kind(tuple(about["shape"]), dtype, low, high, about["raw"])

@@ -19,11 +19,11 @@ IMAGES = "img_align_celeba"
 
 @dataclass(frozen=True)
 class Layout:
-    """A LEAF set: its folder's name, shape, number of classes, and whether x holds file names or pixels."""
+    """A LEAF set: its folder's name, shape, names of the classes, and whether x holds file names or pixels."""
 
     name: str
     shape: Shape
-    classes: int
+    classes: tuple[str, ...]
     as_files: bool
 
 
@@ -112,7 +112,7 @@ def _labels(layout: Layout, file: Path, user: str, given: Sequence[Any]) -> Labe
         if not isinstance(label, int | float) or label != int(label):
             raise HatrackError(f"{place}: label {label!r} is not a whole number.")
     y = np.array(given, dtype=np.int64)
-    check_labels(where, y, layout.classes)
+    check_labels(where, y, len(layout.classes))
     return y
 
 

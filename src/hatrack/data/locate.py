@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import TypeAlias
 
 from hatrack.data.sets import ImageSet
 from hatrack.errors import HatrackError
 
+Folder: TypeAlias = str | os.PathLike[str] | None  # that holds the sets; None: HATRACK_DATA, else the cache
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -22,7 +24,7 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hatrack"
 
 
-def mirror(data: str | os.PathLike[str] | None) -> Path | None:
+def mirror(data: Folder) -> Path | None:
     """Return the folder that holds the sets: the one given, else HATRACK_DATA; None where neither is."""
     chosen = data or os.environ.get("HATRACK_DATA")
     if not chosen:
@@ -53,7 +55,7 @@ def split_files(folder: Path, part: str) -> list[Path]:
     return files
 
 
-def find(spec: ImageSet, data: str | os.PathLike[str] | None) -> tuple[list[Path], list[Path]]:
+def find(spec: ImageSet, data: Folder) -> tuple[list[Path], list[Path]]:
     """Return the train and test files of a named set; a folder that is given is the only one looked in."""
     home = mirror(data)
     root = home if home is not None else cache_root() / "data"

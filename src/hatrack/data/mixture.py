@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
-from hatrack.data.pictures import load
+from hatrack.data.image_set import load
+from hatrack.data.locate import Folder
 from hatrack.data.rows import hold_out_as_hat, shuffled
 from hatrack.data.sets import SETS
 from hatrack.data.split import tasks_of
@@ -20,7 +20,7 @@ VALID = 0.15
 
 def mixture(
     seed: int,
-    data: str | os.PathLike[str] | None = None,
+    data: Folder = None,
     without: str | Sequence[str] = (),
     replace: str | Mapping[str, str] | None = None,
 ) -> list[Task]:
@@ -50,9 +50,7 @@ def mixture(
     return [_task(member, stand_ins.get(member), seed, data, notes) for member in kept]
 
 
-def _task(
-    member: str, stand_in: str | None, seed: int, data: str | os.PathLike[str] | None, notes: Sequence[str]
-) -> Task:
+def _task(member: str, stand_in: str | None, seed: int, data: Folder, notes: Sequence[str]) -> Task:
     try:
         pictures = load(stand_in or member, data, side=SIDE).rgb()
     except HatrackError as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from hatrack.data.pictures import EMBEDDED, Pictures, load
+from hatrack.data.image_set import EMBEDDED, Pictures, load
+from hatrack.data.locate import Folder
 from hatrack.data.rows import hold_out
 from hatrack.data.split import make_task, renumbered
 from hatrack.data.task import Task
@@ -20,7 +20,7 @@ def permuted_digits(seed: int, tasks: int = 10) -> list[Task]:
     return _permuted(load(EMBEDDED), tasks, seed, valid=0.15)
 
 
-def permuted_mnist(seed: int, data: str | os.PathLike[str] | None = None, tasks: int = 10) -> list[Task]:
+def permuted_mnist(seed: int, data: Folder = None, tasks: int = 10) -> list[Task]:
     """Return MNIST under `tasks` permutations (HAT, whose code validates on the training set; here 10 %)."""
     return _permuted(load("mnist", data), tasks, seed, valid=0.1)
 
@@ -35,15 +35,7 @@ def _permuted(pictures: Pictures, tasks: int, seed: int, valid: float) -> list[T
     made = []
     for position in range(tasks):
         order = np.random.default_rng([seed, position]).permutation(prod(pictures.shape))
-        made.append(
-            make_task(
-                f"{pictures.name} permutation {position + 1}",
-                pictures,
-                parts,
-                pictures.test,
-                labels=labels,
-                classes=classes,
-                inputs=replace(pictures.inputs, permutation=tuple(order.tolist())),
-            )
-        )
+        inputs = replace(pictures.inputs, permutation=tuple(order.tolist()))
+        name = f"{pictures.name} permutation {position + 1}"
+        made.append(make_task(name, pictures, parts, pictures.test, labels=labels, classes=classes, inputs=inputs))
     return made

@@ -21,11 +21,6 @@ class Parts:
     valid: Rows
 
 
-def by_class(y: Rows, classes: Sequence[int]) -> Rows:
-    """Return the positions in `y` whose label is one of `classes`."""
-    return np.flatnonzero(np.isin(y, classes))
-
-
 def rows_of_each(y: Rows, rows: Rows, classes: int) -> list[Rows]:
     """Return, for every class, those of `rows` that carry its label, in one pass over the labels."""
     labels = y[rows]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hatrack.data.pictures import Pictures, load
+from hatrack.data.image_set import Pictures, load
+from hatrack.data.locate import Folder
 from hatrack.data.rows import shuffled
 from hatrack.data.split import class_tasks, one_task
 from hatrack.data.task import Task
@@ -25,23 +26,15 @@ _ACCEPTED = {
     "benchmark": {"benchmark", "options", "name"},
 }
 _TYPES: dict[str, tuple[type, str]] = {
-    "set": (str, "a text"),
-    "folder": (str, "a text"),
-    "parquet": (str, "a text"),
-    "benchmark": (str, "a text"),
-    "name": (str, "a text"),
-    "label": (str, "a text"),
-    "split": (int, "a whole number"),
-    "number_of_classes": (int, "a whole number"),
+    **dict.fromkeys((*_SOURCES, "name", "label"), (str, "a text")),
+    **dict.fromkeys(("split", "number_of_classes"), (int, "a whole number")),
     "classes": (list, "a list of names or labels, such as [0, 1]"),
     "options": (dict, "a table, such as { tasks = 5 }"),
 }
 Build = Callable[..., list[Task]]
 
 
-def sequence(
-    build: Build, seed: int, file: str | os.PathLike[str], data: str | os.PathLike[str] | None = None
-) -> list[Task]:
+def sequence(build: Build, seed: int, file: str | os.PathLike[str], data: Folder = None) -> list[Task]:
     """Return the tasks that a TOML file lists (docs/data.md); `build` gives the tasks of a benchmark."""
     path = Path(file)
     spec = _read(path)
@@ -52,7 +45,9 @@ def sequence(
         source = _source(where, entry)
         if source == "benchmark":
             built = build(entry["benchmark"], seed=seed, data=data, **entry.get("options", {}))
-            made += _prefixed(built, entry.get("name"))
+            for task in built if entry.get("name") else ():  # whose names tell them apart among themselves
+                task.name = f"{entry['name']} {task.name}"
+            made += built
         else:
             pictures = _pictures(where, path.parent, entry, source, shape, data)
             made += _tasks(where, pictures, entry, seed, spec.get("valid", 0.15))
@@ -112,7 +107,7 @@ def _pictures(
     entry: Mapping[str, Any],
     source: str,
     shape: tuple[int, int, int] | None,
-    data: str | os.PathLike[str] | None,
+    data: Folder,
 ) -> Pictures:
     if source == "folder":
         return folder(home / entry["folder"], shape)
@@ -134,13 +129,6 @@ def _tasks(where: str, pictures: Pictures, entry: Mapping[str, Any], seed: int, 
     if classes is not None and (not classes or len(set(classes)) < len(classes)):
         raise HatrackError(f"{where}: classes must be at least one and none twice, got {entry['classes']!r}.")
     return [one_task(pictures, entry.get("name"), classes, seed, valid)]
-
-
-def _prefixed(made: list[Task], name: str | None) -> list[Task]:
-    """Put `name` before the names of a benchmark's tasks, which tell them apart among themselves."""
-    for task in made if name else []:
-        task.name = f"{name} {task.name}"
-    return made
 
 
 def _label(where: str, pictures: Pictures, given: Any) -> int:

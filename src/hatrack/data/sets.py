@@ -53,24 +53,18 @@ class ImageSet:
     resize: bool = False
 
 
+_GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
+
 SETS: dict[str, ImageSet] = {
     s.name: s
     for s in [
-        ImageSet("cifar10", 10, (3, 32, 32), CIFAR_MEAN, CIFAR_STD, Hub("uoft-cs/cifar10", "plain_text")),
-        ImageSet("cifar100", 100, (3, 32, 32), CIFAR_MEAN, CIFAR_STD, Hub("uoft-cs/cifar100", "cifar100")),
-        ImageSet(
-            "mnist",
-            10,
-            (1, 28, 28),
-            (0.1307,),
-            (0.3081,),
-            Hub("ylecun/mnist", "mnist"),
-            padded=((0.1,), (0.2752,)),
-        ),
+        ImageSet("cifar10", 10, _COLOUR, CIFAR_MEAN, CIFAR_STD, Hub("uoft-cs/cifar10", "plain_text")),
+        ImageSet("cifar100", 100, _COLOUR, CIFAR_MEAN, CIFAR_STD, Hub("uoft-cs/cifar100", "cifar100")),
+        ImageSet("mnist", 10, _GREY, (0.1307,), (0.3081,), Hub("ylecun/mnist", "mnist"), padded=((0.1,), (0.2752,))),
         ImageSet(
             "svhn",
             10,
-            (3, 32, 32),
+            _COLOUR,
             (0.4377, 0.4438, 0.4728),
             (0.198, 0.201, 0.197),
             Hub("ufldl-stanford/svhn", "cropped_digits"),
@@ -78,7 +72,7 @@ SETS: dict[str, ImageSet] = {
         ImageSet(
             "fashion_mnist",
             10,
-            (1, 28, 28),
+            _GREY,
             (0.2860,),
             (0.3530,),
             Hub("zalando-datasets/fashion_mnist", "fashion_mnist"),
@@ -87,17 +81,17 @@ SETS: dict[str, ImageSet] = {
         ImageSet(
             "gtsrb",
             43,
-            (3, 32, 32),
+            _COLOUR,
             (0.3398, 0.3117, 0.3210),
             (0.2755, 0.2647, 0.2712),
             Hub("tanganke/gtsrb", "data"),
             resize=True,
         ),
-        ImageSet("facescrub", 100, (3, 32, 32), (0.5163, 0.5569, 0.4695), (0.2307, 0.2272, 0.2479), resize=True),
+        ImageSet("facescrub", 100, _COLOUR, (0.5163, 0.5569, 0.4695), (0.2307, 0.2272, 0.2479), resize=True),
         ImageSet(
             "notmnist",
             10,
-            (1, 28, 28),
+            _GREY,
             (0.4254,),
             (0.4501,),
             Hub("anubhavmaity/notMNIST", "data"),
@@ -106,7 +100,7 @@ SETS: dict[str, ImageSet] = {
         ImageSet(
             "tiny_imagenet32",
             200,
-            (3, 32, 32),
+            _COLOUR,
             IMAGENET_MEAN,
             IMAGENET_STD,
             Hub("zh-plus/tiny-imagenet", "data", test="valid"),
@@ -115,13 +109,13 @@ SETS: dict[str, ImageSet] = {
         ImageSet(
             "imagenet32",
             1000,
-            (3, 32, 32),
+            _COLOUR,
             IMAGENET_MEAN,
             IMAGENET_STD,
             Hub("benjamin-paine/imagenet-1k-32x32", "data", test="validation", gated=True),
         ),
         # Not in the papers: mean and std of the training pictures that docs/data.md describes.
-        ImageSet("emnist_letters", 26, (1, 28, 28), (0.1721,), (0.3309,), padded=((0.1317,), (0.2986,))),
+        ImageSet("emnist_letters", 26, _GREY, (0.1721,), (0.3309,), padded=((0.1317,), (0.2986,))),
         ImageSet("yale_faces", 38, (1, 32, 32), (0.2724,), (0.2450,)),
         ImageSet("smiles", 2, (1, 32, 32), (0.5020,), (0.1752,)),
     ]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hatrack.data.pictures import Pictures
-from hatrack.data.rows import Parts, Rows, by_class, groups_of, hold_out, shuffled
+from hatrack.data.image_set import Pictures
+from hatrack.data.rows import Parts, Rows, groups_of, hold_out, shuffled
 from hatrack.data.task import Inputs, Split, Task
 
 
@@ -31,7 +31,7 @@ class Quota:
         `train` and `test` hold the rows of every class. A class with too few samples keeps the quota's
         proportion of training and validation.
         """
-        parts: dict[str, list[Rows]] = {"train": [], "valid": [], "test": []}
+        parts: dict[str, list[Rows]] = {part: [] for part in vars(self)}
         for label in classes:
             rng = np.random.default_rng([seed, label])
             mixed, tested = rng.permutation(train[label]), rng.permutation(test[label])
@@ -40,11 +40,10 @@ class Quota:
             parts["valid"].append(mixed[:held])
             parts["train"].append(mixed[held:here])
             parts["test"].append(tested[: self.test])
-        asked = {"train": self.train, "valid": self.valid, "test": self.test}
         notes = [
-            f"{least} {part} samples a class where the paper has {asked[part]}"
-            for part, rows in parts.items()
-            if (least := min(map(len, rows))) < asked[part]
+            f"{least} {part} samples a class where the paper has {asked}"
+            for part, asked in vars(self).items()
+            if (least := min(map(len, parts[part]))) < asked
         ]
         joined = {part: np.sort(np.concatenate(rows)) for part, rows in parts.items()}
         return Parts(joined["train"], joined["valid"]), joined["test"], tuple(notes)
@@ -105,7 +104,7 @@ def tasks_of(
     labels = renumbered(pictures, groups)
     made = []
     for position, (name, classes) in enumerate(zip(names, groups, strict=True)):
-        train, test = (rows[by_class(pictures.y[rows], classes)] for rows in (pictures.train, pictures.test))
+        train, test = (rows[np.isin(pictures.y[rows], classes)] for rows in (pictures.train, pictures.test))
         parts = cut(train, position)
         made.append(make_task(name, pictures, parts, test, labels=labels, classes=classes, notes=notes))
     return made

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
@@ -38,9 +37,20 @@ class Inputs:
         if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
             raise HatrackError(f"Inputs needs mean and std of the same length, got {self.mean} and {self.std}.")
 
-    def on(self, device: torch.device) -> Preparation:
-        """Return the preparation with its constants already on `device`."""
-        return Preparation(self, device)
+    def on(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """Return what prepares a batch, its constants already on `device`, so that a batch costs no host round trip."""
+        mean = None if self.mean is None else torch.tensor(self.mean, device=device)
+        inv_std = None if self.std is None else 1.0 / torch.tensor(self.std, device=device)
+        order = None if self.permutation is None else torch.tensor(self.permutation, device=device)
+
+        def prepare(x: Tensor) -> Tensor:
+            x = as_floats(x)
+            if mean is not None and inv_std is not None:
+                shape = (1, -1) + (1,) * (x.ndim - 2)
+                x = (x - mean.view(shape)).mul_(inv_std.view(shape))
+            return x if order is None else x.flatten(1).index_select(1, order).view(x.shape)
+
+        return prepare
 
 
 def as_inputs(given: Any, what: str = "inputs") -> Tensor:
@@ -88,24 +98,6 @@ def _kind(part: Any) -> str:
 def as_floats(x: Tensor) -> Tensor:
     """Return bytes as numbers from 0 to 1, anything else as it is."""
     return x.float().div_(255) if x.dtype == torch.uint8 else x
-
-
-class Preparation:
-    """`Inputs` with its constants resident on one device, so that a batch costs no host round trip."""
-
-    def __init__(self, inputs: Inputs, device: torch.device) -> None:
-        self._mean = None if inputs.mean is None else torch.tensor(inputs.mean, device=device)
-        self._inv_std = None if inputs.std is None else 1.0 / torch.tensor(inputs.std, device=device)
-        self._order = None if inputs.permutation is None else torch.tensor(inputs.permutation, device=device)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        x = as_floats(x)
-        if self._mean is not None and self._inv_std is not None:
-            shape = (1, -1) + (1,) * (x.ndim - 2)
-            x = (x - self._mean.view(shape)).mul_(self._inv_std.view(shape))
-        if self._order is not None:
-            x = x.flatten(1).index_select(1, self._order).view(x.shape)
-        return x
 
 
 class Split:
@@ -207,7 +199,14 @@ class Task:
         self.classes = int(classes) if classes is not None else self._count_classes()
         self._check_labels()
         self.probes = None if probes is None else as_inputs(probes, f"task {name!r}: probes")
-        self.about: dict[str, Any] = {**self._facts(), **(about or {})}
+        facts = {
+            "classes": self.classes,
+            **{part: len(split) for part, split in self._parts()},
+            "mean": None if self.inputs.mean is None else list(self.inputs.mean),
+            "std": None if self.inputs.std is None else list(self.inputs.std),
+            "permuted": self.inputs.permutation is not None,
+        }
+        self.about: dict[str, Any] = {**facts, **(about or {})}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part}={len(split)}" for part, split in self._parts())
@@ -217,16 +216,6 @@ class Task:
         parts = [part for part, _ in self._parts()]
         sizes = [f"{len(split):,}" for _, split in self._parts()]
         return card(f"Task {self.name}", table(["classes", *parts], [[self.classes, *sizes]]))
-
-    def _facts(self) -> dict[str, Any]:
-        inputs = self.inputs
-        return {
-            "classes": self.classes,
-            **{part: len(split) for part, split in self._parts()},
-            "mean": None if inputs.mean is None else list(inputs.mean),
-            "std": None if inputs.std is None else list(inputs.std),
-            "permuted": inputs.permutation is not None,
-        }
 
     def _parts(self) -> Sequence[tuple[str, Split]]:
         named = (("train", self.train), ("valid", self.valid), ("test", self.test))
@@ -291,19 +280,8 @@ def _split(given: Pair | Dataset[Any] | Split, where: str) -> Split:
     if y.ndim and len(x) != len(y):
         raise HatrackError(f"{where}: {len(x)} inputs but {len(y)} labels.")
     y = _labels(y, f"{where}: labels")
-    row = _first_not_finite(x)
-    if row is not None:
-        raise HatrackError(f"{where}: the input in row {row} is not finite.")
+    if numbers.is_floating_point():
+        finite = numbers.isfinite().reshape(len(x), -1).all(1)
+        if not finite.all():
+            raise HatrackError(f"{where}: the input in row {int(finite.int().argmin())} is not finite.")
     return Split(x, y)
-
-
-def _first_not_finite(x: Tensor | npt.NDArray[Any]) -> int | None:
-    if isinstance(x, Tensor):
-        if not x.is_floating_point():
-            return None
-        finite = torch.isfinite(x).reshape(len(x), -1).all(1).numpy(force=True)
-    else:
-        if not np.issubdtype(x.dtype, np.floating):
-            return None
-        finite = np.isfinite(x).reshape(len(x), -1).all(1)
-    return None if finite.all() else int(finite.argmin())

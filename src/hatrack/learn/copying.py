@@ -9,7 +9,7 @@ from torch import nn
 
 from hatrack.errors import HatrackError
 from hatrack.learn.trial import first_line
-from hatrack.surroundings import undisturbed
+from hatrack.modes import undisturbed
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner

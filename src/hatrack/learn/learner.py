@@ -39,8 +39,8 @@ from hatrack.learn.step import OptimizerFactory
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
+from hatrack.modes import in_turns_undisturbed, undisturbed
 from hatrack.nets.model import Model
-from hatrack.surroundings import in_turns_undisturbed, undisturbed
 
 P = ParamSpec("P")
 R = TypeVar("R")

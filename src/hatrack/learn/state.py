@@ -43,10 +43,10 @@ from hatrack.learn.proof import verification as proof
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
+from hatrack.modes import undisturbed
 from hatrack.nets.model import new_head
 from hatrack.nets.precision import Precision
 from hatrack.registry import said
-from hatrack.surroundings import undisturbed
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner

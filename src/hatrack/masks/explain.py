@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 from textwrap import wrap
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
 from hatrack.notebook import card, line, table
 
+Row: TypeAlias = tuple[str, str, str, str]
 WIDTH = 100
 HEADS = ("site", "units", "written by", "read by")
 CHECKED = (
@@ -54,15 +56,23 @@ class Explanation:
 
     def text(self, width: int = WIDTH) -> str:
         """Return the page, lines no longer than `width` where names allow."""
-        lines = [self._headline(), "", *_table(self.sites, width)]
+        lines = [self._headline(), "", *_table(self._rows(), width)]
         for title, named in self._sections():
-            lines += _reasons(title, named, width) if isinstance(named, dict) else _names(title, named, width)
+            lines += ["", f"{title}:"]
+            if isinstance(named, dict):
+                for name, why in named.items():
+                    lines += wrap(f"{name}  {why}", width, initial_indent="  ", subsequent_indent="    ")
+            else:
+                lines += wrap(", ".join(named), width, initial_indent="  ", subsequent_indent="  ")
         return "\n".join([*lines, "", *wrap(CHECKED, width)] if self.checked else lines)
 
     def _headline(self) -> str:
         units = sum(site.size for site in self.sites)
         places = f"{len(self.sites)} site{'s' if len(self.sites) != 1 else ''}"
         return f"{self.net}: {units:,} units at {places}, {self.parameters:,} parameters"
+
+    def _rows(self) -> list[Row]:
+        return [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers) or "nobody") for s in self.sites]
 
     def _sections(self) -> list[tuple[str, tuple[str, ...] | dict[str, str]]]:
         """Return what becomes of the parameters, kind by kind: their names, or why by name; no kind that is empty."""
@@ -80,8 +90,7 @@ class Explanation:
         return [(title, named) for title, named in kinds if named]
 
     def _repr_html_(self) -> str:
-        sites = [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers) or "nobody") for s in self.sites]
-        said = [table(HEADS, sites)]
+        said = [table(HEADS, self._rows())]
         for title, named in self._sections():
             said.append(line(f"{title}:"))
             said.append(table(("", "why"), named.items()) if isinstance(named, dict) else line(", ".join(named)))
@@ -120,13 +129,9 @@ def _norm_tensors(net: nn.Module, units: UnitMap) -> Iterable[str]:
     """Name what a task keeps of norms: of PyTorch's own all tensors, of written-out ones the statistics."""
     for layer in units.norms:
         module = net.get_submodule(layer)
-        if isinstance(module, _NormBase):
-            yield from (_under(layer, name) for name, _ in module.named_parameters(recurse=False))
-        yield from (_under(layer, name) for name, _ in module.named_buffers(recurse=False))
-
-
-def _under(layer: str, name: str) -> str:
-    return f"{layer}.{name}" if layer else name
+        own = module.named_parameters(recurse=False) if isinstance(module, _NormBase) else ()
+        for name, _ in (*own, *module.named_buffers(recurse=False)):
+            yield f"{layer}.{name}" if layer else name
 
 
 def _frozen(units: UnitMap) -> dict[str, str]:
@@ -144,24 +149,12 @@ def _frozen(units: UnitMap) -> dict[str, str]:
 # ---- text
 
 
-def _table(sites: Iterable[Site], width: int) -> list[str]:
-    rows = [HEADS]
-    rows += [(s.name, f"{s.size:,}", ", ".join(s.writers), ", ".join(s.readers)) for s in sites]
+def _table(sites: Sequence[Row], width: int) -> list[str]:
+    rows = [HEADS, *sites]
     first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
     rest = max(20, (width - first - second - 6) // 2)
     lines = []
     for name, size, writers, readers in rows:
-        cells = zip_longest([name], [size], wrap(writers, rest), wrap(readers, rest) or ["nobody"], fillvalue="")
+        cells = zip_longest([name], [size], wrap(writers, rest), wrap(readers, rest), fillvalue="")
         lines += [f"{a:{first}}  {b:>{second}}  {c:{rest}}  {d}".rstrip() for a, b, c, d in cells]
-    return lines
-
-
-def _names(title: str, names: Sequence[str], width: int) -> list[str]:
-    return ["", f"{title}:", *wrap(", ".join(names), width, initial_indent="  ", subsequent_indent="  ")]
-
-
-def _reasons(title: str, reasons: dict[str, str], width: int) -> list[str]:
-    lines = ["", f"{title}:"]
-    for name, why in reasons.items():
-        lines += wrap(f"{name}  {why}", width, initial_indent="  ", subsequent_indent="    ")
     return lines

@@ -124,7 +124,6 @@ class Gating:
         return gated
 
     def features(self, gates: Tensor, features: Tensor) -> Tensor:
-        """Gate what the heads read."""
         return apply(self._features(gates), features)
 
 
@@ -163,15 +162,12 @@ class Spread:
                 self._index = self._index.to(vector.device)
             return torch.cat([vector, vector.new_ones(1)])[self._index].view(self._shape)
         parts = [
-            vector.new_ones(count) if start == ON else _repeat(_stretch(vector, cut, start, count), repeat)
+            vector.new_ones(count)
+            if start == ON
+            else _repeat(cut[start, count] if (start, count) in cut else vector.narrow(0, start, count), repeat)
             for start, count, repeat in self._pieces
         ]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).view(self._shape)
-
-
-def _stretch(vector: Tensor, cut: Parts, start: int, count: int) -> Tensor:
-    part = cut.get((start, count))
-    return vector.narrow(0, start, count) if part is None else part
 
 
 def _segments(spreads: Sequence[Spread], size: int) -> list[tuple[int, int]]:
@@ -197,13 +193,11 @@ def _pieces(units: Tensor) -> list[tuple[int, int, int]]:
     values, counts = torch.unique_consecutive(units, return_counts=True)
     pieces: list[tuple[int, int, int]] = []
     for value, times in zip(values.tolist(), counts.tolist(), strict=True):
+        start, count, repeat = pieces[-1] if pieces else (ON, 0, 0)
         if value == ON:
             pieces.append((ON, times, 1))
-            continue
-        if pieces and pieces[-1][0] != ON:
-            start, count, repeat = pieces[-1]
-            if value == start + count and times == repeat:
-                pieces[-1] = (start, count + 1, repeat)
-                continue
-        pieces.append((value, 1, times))
+        elif start != ON and value == start + count and times == repeat:
+            pieces[-1] = (start, count + 1, repeat)
+        else:
+            pieces.append((value, 1, times))
     return pieces

@@ -84,7 +84,6 @@ class Lock:
         return any(g.get("weight_decay", 0) != 0 or g.get("eps", 1) < self._smallest for g in groups)
 
     def on_gradients(self) -> None:
-        """Scale the gradients by what may pass."""
         dense: list[Any] = []
         passing: list[Tensor] = []
         for parameter, share in self._soft:

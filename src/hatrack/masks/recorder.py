@@ -9,20 +9,19 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from hatrack.masks.unions import ALWAYS_ON, Unions, compact
+from hatrack.masks.abstract_value import NOTHING, Held, Value
+from hatrack.masks.union_find import ALWAYS_ON, UnionFind, compact
 from hatrack.masks.unitmap import Note
-from hatrack.masks.values import NOTHING, Held, Value
 
-Uses: TypeAlias = "tuple[Occasion, ...] | None"  # of the parameters that a value is computed from; None: it is of none
 NO_UNITS = torch.zeros(0, dtype=torch.long)
-UNUSED = -1  # at entries of a parameter that an occasion does not use
+UNUSED = -1  # at entries of a parameter that a use leaves out
 
 
 @dataclass(eq=False)
-class Occasion:
+class ParameterUse:
     """One use of a parameter, in the parameter's own layout (all tensors broadcast to its shape).
 
-    units    what must be on for an entry to matter; UNUSED in the first where this occasion leaves an entry out
+    units    what must be on for an entry to matter; UNUSED in the first where this use leaves an entry out
     written  the unit that an entry helps to write, where that is so
     gates    the units by whose gates the parameter itself is multiplied: on the side it reads ("input"), for layers
              whose input no hook reaches, and on the side it writes ("output"), for values that a bare function reads
@@ -34,33 +33,31 @@ class Occasion:
     gates: dict[str, Tensor] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
-class Meeting:
-    """A parameter that acts entry by entry: the positions and the units that meet there.
+Uses: TypeAlias = tuple[ParameterUse, ...]  # one for each parameter that a value is computed from
 
-    Which units are the same may only turn out later, so this is settled when the walk is over.
-    """
 
-    occasion: Occasion
-    held: Held
-    positions: Tensor
-    ids: Tensor
+def writers(*by: Uses) -> frozenset[ParameterUse]:
+    """Return all these uses if each writes units that are known, else none: a gate on some would not be enough."""
+    uses = [use for each in by for use in each]
+    return frozenset(uses) if all(by) and all(use.written is not None for use in uses) else frozenset()
 
 
 class Recorder:
-    """Collects occasions in forward order."""
+    """Collects the uses of parameters in forward order."""
 
     def __init__(self, shapes: Mapping[str, torch.Size], trained: Collection[str]) -> None:
         self.shapes = dict(shapes)
         self.trained = frozenset(trained)
-        self.unions = Unions()
-        self.occasions: dict[str, list[Occasion]] = {}
+        self.unions = UnionFind()
+        self.uses: dict[str, list[ParameterUse]] = {}
         self.norms: dict[str, str] = {}
         self.notes: list[Note] = []
-        self._meetings: list[Meeting] = []
-        self._born: dict[tuple[str, bool], tuple[Tensor, Occasion]] = {}
+        # Positions of a parameter that acts entry by entry, and the units that meet there. Which units are the same may
+        # only turn out later, so this is settled when the walk is over.
+        self._elementwise: list[tuple[ParameterUse, Held, Tensor, Tensor]] = []
+        self._parameter_units: dict[tuple[str, bool], tuple[Tensor, ParameterUse]] = {}
         self._written: dict[bool, list[Tensor]] = {True: [], False: []}  # units, by whether what writes them is trained
-        self._explained = torch.zeros(0, dtype=torch.long)
+        self._explained = NO_UNITS
 
     def note(self, where: str, what: str) -> None:
         """Put down something that was handled conservatively."""
@@ -75,41 +72,33 @@ class Recorder:
             self._written[any(held.name in self.trained for held in weight.held)].append(units)
         return units
 
-    def born(self, held: Held) -> tuple[Tensor, Occasion]:
+    def parameter_units(self, held: Held) -> tuple[Tensor, ParameterUse]:
         """Return units of a parameter that is used as data (a class token), one a group of entries, and their use."""
         key = (held.name, held.scaled)
-        if held.groups is None and key in self._born:  # wherever it is used, it is one thing
-            return self._born[key]
+        if held.groups is None and key in self._parameter_units:  # wherever it is used, it is one thing
+            return self._parameter_units[key]
         shape = self.shapes[held.name]
-        count = shape.numel() if held.groups is None else int(held.groups.max()) + 1
-        units = self.fresh(held.name, count, Value(shape, held=(held,)))
+        units = self.fresh(held.name, held.count, Value(shape, held=(held,)))
         own = (units if held.groups is None else units[held.groups]).view(shape)
         written = own if held.scaled and held.groups is None else None
-        found = units, self._add(Occasion(held.name, (own,), written))
+        found = units, self._add(ParameterUse(held.name, (own,), written))
         if held.groups is None:
-            self._born[key] = found
+            self._parameter_units[key] = found
         return found
 
     # ---- uses
 
-    def use(self, value: Value | None, units: tuple[Tensor, ...], written: Tensor | None = None) -> Uses:
+    def use(self, value: Value, units: tuple[Tensor, ...], written: Tensor | None = None) -> Uses:
         """Put down a use of the parameters in a value; `units` and `written` broadcast to the value's shape."""
-        if value is None or not value.held:
-            return None
-        occasions = []
+        uses = []
         for held in value.held:
             laid = (self._lay(held, value.shape, ids, UNUSED if i == 0 else ALWAYS_ON) for i, ids in enumerate(units))
-            occasion = self._add(Occasion(held.name, tuple(ids for ids, _ in laid)))
-            if written is not None:
-                occasion.written = self._pattern(held, value.shape, written)
-            occasions.append(occasion)
-        return tuple(occasions)
+            pattern = None if written is None else self.pattern(held, value.shape, written)
+            uses.append(self._add(ParameterUse(held.name, tuple(ids for ids, _ in laid), pattern)))
+        return tuple(uses)
 
-    def pattern(self, value: Value, ids: Tensor) -> Tensor | None:
-        """Return ids in the layout of a value's only parameter, if a gate there is the same as a gate on the value."""
-        return self._pattern(value.held[0], value.shape, ids) if len(value.held) == 1 else None
-
-    def _pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+    def pattern(self, held: Held, shape: torch.Size, ids: Tensor) -> Tensor | None:
+        """Return ids in the layout of a value's parameter, if a gate there is the same as a gate on the value."""
         if not held.scaled:
             return None
         laid, several = self._lay(held, shape, ids, ALWAYS_ON)
@@ -127,29 +116,27 @@ class Recorder:
         found, several = self._gather(held, positions, ids.expand(shape))
         return compact(torch.where(found == UNUSED, elsewhere, found)), several
 
-    def meet(self, value: Value, ids: Tensor) -> Uses:
+    def use_elementwise(self, value: Value, ids: Tensor) -> Uses:
         """Put down that each entry of a value's parameters acts on the unit at its place; shapes broadcast."""
-        if not value.held:
-            return None
-        occasions = []
+        uses = []
         for held in value.held:
             positions = held.positions(value.shape).expand(ids.shape)
             one, several = self._gather(held, positions, ids)
             written = one.clamp_min(ALWAYS_ON) if held.scaled and not several else None
-            occasions.append(self._add(Occasion(held.name, (one,), written)))
-            self._meetings.append(Meeting(occasions[-1], held, positions, ids))
-        return tuple(occasions)
+            uses.append(self._add(ParameterUse(held.name, (one,), written)))
+            self._elementwise.append((uses[-1], held, positions, ids))
+        return tuple(uses)
 
-    def freeze(self, value: Value | None, why: str) -> None:
+    def freeze(self, value: Value, why: str) -> None:
         """Put down that parameters are used in a way that leaves no entry free after the first task."""
-        for name in dict.fromkeys(held.name for held in (() if value is None else value.held)):
-            self._add(Occasion(name, (torch.zeros(1, dtype=torch.long),)))
+        for name in dict.fromkeys(held.name for held in value.held):
+            self._add(ParameterUse(name, (torch.zeros(1, dtype=torch.long),)))
             if name in self.trained:
                 self.note(name, f"is frozen after the first task: {why}")
 
-    def _add(self, occasion: Occasion) -> Occasion:
-        self.occasions.setdefault(occasion.parameter, []).append(occasion)
-        return occasion
+    def _add(self, use: ParameterUse) -> ParameterUse:
+        self.uses.setdefault(use.parameter, []).append(use)
+        return use
 
     def _gather(self, held: Held, positions: Tensor, ids: Tensor) -> tuple[Tensor, bool]:
         """Return the one unit that each entry of a parameter meets, and whether any entry meets several.
@@ -161,9 +148,8 @@ class Recorder:
         at, units = positions.reshape(-1), units.reshape(-1)
         if bool((at == NOTHING).any()):
             at, units = at[at != NOTHING], units[at != NOTHING]
-        count = shape.numel() if groups is None else int(groups.max()) + 1
-        low = torch.full((count,), torch.iinfo(torch.long).max).scatter_reduce_(0, at, units, "amin")
-        high = torch.full((count,), UNUSED).scatter_reduce_(0, at, units, "amax")
+        low = torch.full((held.count,), torch.iinfo(torch.long).max).scatter_reduce_(0, at, units, "amin")
+        high = torch.full((held.count,), UNUSED).scatter_reduce_(0, at, units, "amax")
         several = (low != high) & (high != UNUSED)
         found = torch.where(several, ALWAYS_ON, high)
         return (found if groups is None else found[groups]).view(shape), bool(several.any())
@@ -175,17 +161,16 @@ class Recorder:
         own = self._of_untrained()
         self._explained = torch.cat([self._explained, *self._written[False], self._alive(own)])
         self.unions.pin(own)
-        gates = {name: found for name in self.occasions if (found := self._parameter_gates(name))}
-        for meeting in self._meetings:
-            name = meeting.occasion.parameter
-            one, several = self._gather(meeting.held, meeting.positions, meeting.ids)
-            meeting.occasion.units = (one,)
-            if name not in self.trained:
+        gates = {name: found for name in self.uses if (found := self._parameter_gates(name))}
+        for use, held, positions, ids in self._elementwise:
+            one, several = self._gather(held, positions, ids)
+            use.units = (one,)
+            if held.name not in self.trained:
                 continue
             if several:
-                self.note(name, "is frozen after the first task: one entry serves several units")
-            elif not bool((compact(meeting.ids) != ALWAYS_ON).any()):
-                self.note(name, "is frozen after the first task: it acts on values that belong to no unit")
+                self.note(held.name, "is frozen after the first task: one entry serves several units")
+            elif not bool((compact(ids) != ALWAYS_ON).any()):
+                self.note(held.name, "is frozen after the first task: it acts on values that belong to no unit")
         self._note_pinned()
         return gates
 
@@ -198,9 +183,9 @@ class Recorder:
         if not len(written[False]):
             return NO_UNITS
         read: dict[bool, list[Tensor]] = {True: [NO_UNITS], False: [NO_UNITS]}
-        for name, occasions in self.occasions.items():
-            for occasion in occasions:
-                read[name in self.trained] += [self.unions.live(ids.clamp_min(ALWAYS_ON)) for ids in occasion.units[1:]]
+        for name, uses in self.uses.items():
+            for use in uses:
+                read[name in self.trained] += [self.unions.live(ids.clamp_min(ALWAYS_ON)) for ids in use.units[1:]]
         by = {trained: torch.isin(written[False], torch.cat(units)) for trained, units in read.items()}
         return written[False][torch.isin(written[False], written[True]) | by[False] | ~by[True]]
 
@@ -232,21 +217,20 @@ class Recorder:
                 self.note(writer, f"writes {rest} units that meet what is always on: they stay on for every task")
 
     def _parameter_gates(self, name: str) -> list[Tensor]:
-        """Return one gate pattern a side; a parameter has one value, so all its occasions must agree on its gate.
+        """Return one gate pattern a side; a parameter has one value, so all its uses must agree on its gate.
 
-        Where they do not, the units concerned are made one; an occasion that wants no gate pins them.
+        Where they do not, the units concerned are made one; a use that wants no gate pins them.
         """
-        occasions = self.occasions[name]
         found = []
         for side in ("input", "output"):
-            wishes = [occasion.gates[side].reshape(-1) for occasion in occasions if side in occasion.gates]
+            wishes = [use.gates[side].reshape(-1) for use in self.uses[name] if side in use.gates]
             if not wishes:
                 continue
             alive = self._alive(torch.cat(wishes))
             agreed = torch.full((1,), UNUSED)
-            for occasion in occasions:
-                wanted = occasion.gates.get(side, torch.zeros(1, dtype=torch.long))
-                wanted = torch.where(occasion.units[0] == UNUSED, UNUSED, wanted)
+            for use in self.uses[name]:
+                wanted = use.gates.get(side, torch.zeros(1, dtype=torch.long))
+                wanted = torch.where(use.units[0] == UNUSED, UNUSED, wanted)
                 here, there = torch.broadcast_tensors(agreed, wanted)
                 both = (here != UNUSED) & (there != UNUSED)
                 self.unions.merge(here[both], there[both])
@@ -267,15 +251,14 @@ def _turned(pos: Tensor, ids: Tensor, shape: torch.Size) -> Tensor | None:
     for axis in range(pos.ndim):
         if strides[axis] == 0:
             pos = pos.narrow(axis, 0, 1)
-    if any(pos.shape[axis] == 1 and ids.shape[axis] > 1 for axis in range(pos.ndim)):
+    if any(p == 1 and i > 1 for p, i in zip(pos.shape, ids.shape, strict=True)):
         return None
-    order = sorted((a for a in range(pos.ndim) if pos.shape[a] > 1), key=lambda a: -strides[a])
+    order = sorted(range(pos.ndim), key=lambda a: -strides[a] if pos.shape[a] > 1 else 1)  # those of length 1 last
+    flat, turned = pos.permute(order), ids.permute(order)
     long = [axis for axis, size in enumerate(shape) if size > 1]
-    if [pos.shape[a] for a in order] != [shape[a] for a in long]:
+    if [size for size in flat.shape if size > 1] != [shape[axis] for axis in long]:
         return None
-    order += [a for a in range(pos.ndim) if a not in order]
-    if not torch.equal(pos.permute(order).reshape(-1), torch.arange(shape.numel())):
+    if not torch.equal(flat.reshape(-1), torch.arange(shape.numel())):
         return None
-    turned = ids.permute(order)
     sizes = dict(zip(long, turned.shape, strict=False))
     return turned.reshape([sizes.get(axis, 1) for axis in range(len(shape))])

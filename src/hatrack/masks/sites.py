@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from hatrack.masks.reading import Reading
+from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import UNUSED, Recorder
-from hatrack.masks.unions import ALWAYS_ON, Unions, compact
+from hatrack.masks.union_find import ALWAYS_ON, UnionFind, compact
 from hatrack.masks.unitmap import OFF, ON, Read, Site, UnitMap, Use
 
 
-def unit_map(recorder: Recorder, reading: Reading, features: Tensor) -> UnitMap:
-    """Return the finished map."""
+def unit_map(recorder: Recorder, placement: Placement, features: Tensor) -> UnitMap:
     parameter_gates = recorder.settle()
     unions = recorder.unions
-    number, sites = _number(unions, reading.readers)
+    number, sites = _number(unions, placement.readers)
 
     def renumber(ids: Tensor) -> Tensor:
         return number[unions.roots(ids)]
 
-    reads = [read for module in reading.gated_modules() for read in _module_reads(reading, module, renumber)]
-    for name, found in parameter_gates.items():
-        patterns = [compact(renumber(ids)) for ids in found]
+    reads: list[Read] = []
+    for module, calls in placement.gated_modules().items():
+        found = [Read(compact(renumber(ids)), module) for ids in calls]
+        reads += found if any(bool((read.units != ON).any()) for read in found) else []  # all of its calls, or none
+    for name, gates in parameter_gates.items():
+        patterns = [compact(renumber(ids)) for ids in gates]
         reads += [Read(units, parameter=name) for units in patterns if bool((units != ON).any())]
     uses = {
         name: [
-            Use(tuple(torch.where(ids == UNUSED, OFF, renumber(ids.clamp_min(ALWAYS_ON))) for ids in occasion.units))
-            for occasion in occasions
+            Use(tuple(torch.where(ids == UNUSED, OFF, renumber(ids.clamp_min(ALWAYS_ON))) for ids in use.units))
+            for use in found
         ]
-        for name, occasions in recorder.occasions.items()
+        for name, found in recorder.uses.items()
     }
     return UnitMap(
         size=sum(site.size for site in sites),
@@ -40,22 +40,12 @@ def unit_map(recorder: Recorder, reading: Reading, features: Tensor) -> UnitMap:
         shapes=recorder.shapes,
         reads=reads,
         features=renumber(features),
-        order=[*uses, *(name for name in recorder.shapes if name not in uses)],
         norms=recorder.norms,
         notes=list(dict.fromkeys(recorder.notes)),
     )
 
 
-def _module_reads(reading: Reading, module: str, renumber: Callable[[Tensor], Tensor]) -> list[Read]:
-    """Return what each call of a module reads; nothing at all where no call reads a unit that can be closed."""
-    calls = [
-        reading.at_modules.get((module, n), torch.zeros(1, dtype=torch.long)) for n in range(reading.calls(module))
-    ]
-    reads = [Read(compact(renumber(ids)), module) for ids in calls]
-    return reads if any(bool((read.units != ON).any()) for read in reads) else []
-
-
-def _number(unions: Unions, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, list[Site]]:
+def _number(unions: UnionFind, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, list[Site]]:
     """Number the units site by site; a site is a connected set of births (layers whose units became one)."""
     births = unions.births
     roots = unions.roots(unions.everything())
@@ -64,7 +54,7 @@ def _number(unions: Unions, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, 
     for i, (_, first, count) in enumerate(births, start=1):
         of_birth[first : first + count] = i
     live = roots != ALWAYS_ON
-    joined = Unions()
+    joined = UnionFind()
     joined.fresh("", len(births))
     joined.merge(of_birth[live], of_birth[roots[live]])
     group = joined.roots(of_birth)
@@ -77,12 +67,8 @@ def _number(unions: Unions, readers: list[tuple[Tensor, str]]) -> tuple[Tensor, 
         number[units] = torch.arange(size, size + len(units))
         writers = tuple(dict.fromkeys(births[i - 1][0] for i in of_birth[live & (group == g)].unique().tolist()))
         read_by = tuple(dict.fromkeys(name for ids, name in read if bool(torch.isin(ids, units).any())))
-        sites.append(Site(_distinct(writers[0], sites), size, len(units), writers, read_by))
+        taken = sum(site.name.partition("#")[0] == writers[0] for site in sites)  # by a layer that is called twice
+        name = f"{writers[0]}#{taken + 1}" if taken else writers[0]
+        sites.append(Site(name, size, len(units), writers, read_by))
         size += len(units)
     return number, sites
-
-
-def _distinct(name: str, sites: list[Site]) -> str:
-    """Return `name`, numbered if an earlier site has it (a layer that is called twice)."""
-    taken = sum(site.name.partition("#")[0] == name for site in sites)
-    return name if not taken else f"{name}#{taken + 1}"

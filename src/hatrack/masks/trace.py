@@ -5,8 +5,9 @@ rearrange entries are simply run on those numbers; layers that mix units read th
 adding two tensors makes their units one. An operator that is not known never leads to a guess: what it reads is
 gated or else pinned (always on), the parameters it uses are frozen after the first task, and a note says so.
 
-The way through the package: graph.py (what is computed) and calls.py (by which modules) → rules/ (what each operator
-does to units) → recorder.py (what parameters serve which units) and reading.py (where gates go) → sites.py (the map).
+The way through the package: graph.py (what is computed) and module_calls.py (by which modules) → rules/ (what each
+operator does to units) → recorder.py (what parameters serve which units) and placement.py (where gates go) → sites.py
+(the map).
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from hatrack.errors import HatrackWarning
 from hatrack.masks import ops
-from hatrack.masks.calls import Calls
+from hatrack.masks.abstract_value import Held, Value
 from hatrack.masks.check import check
 from hatrack.masks.graph import Graph, export, op_name, untraceable
-from hatrack.masks.reading import Reading
+from hatrack.masks.module_calls import Calls
+from hatrack.masks.placement import Placement
 from hatrack.masks.recorder import Recorder
-from hatrack.masks.rules import RULES, Call, bind, constant, flat
+from hatrack.masks.rules import RULES, Call, bind, run
 from hatrack.masks.sites import unit_map
-from hatrack.masks.unions import compact
+from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import UnitMap
-from hatrack.masks.values import Held, Value
 from hatrack.modes import untouched
 
 LARGEST_CONSTANT = 1_000_000  # entries up to which constants are computed, to be looked at when they index something
@@ -61,16 +64,14 @@ class Walk:
     """Goes through the graph once, in forward order."""
 
     def __init__(self, net: nn.Module, graph: Graph, calls: Calls) -> None:
-        self.net = net
         self.graph = graph
         self.values: dict[Node, Any] = {}
         parameters = dict(net.named_parameters())
         trained = {name for name, p in parameters.items() if p.requires_grad}
         self.recorder = Recorder({name: p.shape for name, p in parameters.items()}, trained)
-        self.reading = Reading(self.recorder, calls, self.values, graph.owners, type(net).__name__)
+        self.placement = Placement(self.recorder, calls, self.values, graph.owners, type(net).__name__)
 
     def run(self) -> UnitMap:
-        """Return the unit map."""
         for name in self.graph.mutated:
             self.recorder.note(name, "is a buffer that forward() itself changes: old tasks change whenever it does")
         for node in self.graph.nodes:
@@ -78,7 +79,10 @@ class Walk:
                 self.values[node] = self._placeholder(node)
             elif node.op == "call_function":
                 self.values[node] = self._call(node)
-        return unit_map(self.recorder, self.reading, self._features())
+        (node,) = self.graph.outputs
+        features = self.recorder.unions.along(self._now(node).unit_ids().flatten(1), 1).reshape(-1)
+        self.placement.readers.append((features, "heads"))
+        return unit_map(self.recorder, self.placement, features)
 
     def _placeholder(self, node: Node) -> Value:
         shape = node.meta["val"].shape
@@ -88,21 +92,15 @@ class Walk:
         return Value(shape, known=known, reached=known is None)
 
     def _get(self, arg: Any) -> Any:
-        if isinstance(arg, Node):
-            return self._now(arg)
-        if isinstance(arg, list | tuple):
-            return [self._get(a) for a in arg]
-        return arg
+        return tree_map_only(Node, self._now, arg)
 
     def _now(self, node: Node) -> Any:
         """Return a value with the numbers that its units have by now: some may have become one, or been pinned."""
-        held = self.values[node]
-        held = [self._renumbered(part) for part in held] if isinstance(held, list) else self._renumbered(held)
-        self.values[node] = held
-        return held
+        self.values[node] = tree_map_only(Value, self._renumbered, self.values[node])
+        return self.values[node]
 
-    def _renumbered(self, value: Any) -> Any:
-        if not isinstance(value, Value) or value.ids is None:
+    def _renumbered(self, value: Value) -> Value:
+        if value.ids is None:
             return value
         return replace(value, ids=self.recorder.unions.roots(compact(value.ids)).expand(value.shape))
 
@@ -111,27 +109,20 @@ class Walk:
         if name == "getitem":
             return self._get(node.args[0])[node.args[1]]
         given = bind(node, self._get)
-        values = [v for v in flat(given) if isinstance(v, Value)]
-        call = Call(node, name, given, self.recorder, self.reading, values)
+        values = [v for v in tree_leaves(given) if isinstance(v, Value)]
+        call = Call(node, name, given, self.recorder, self.placement, values)
         if name in ops.SHAPE_ONLY or not any(v.ids is not None or v.held for v in values):
             return _plain(call)
         return RULES.get(name, Call.unknown)(call)
-
-    def _features(self) -> Tensor:
-        """Return the units along the flattened features, which the heads read."""
-        (node,) = self.graph.outputs
-        features = self._now(node)
-        ids = self.recorder.unions.along(features.unit_ids().flatten(1), 1).reshape(-1)
-        self.reading.features(ids)
-        return ids
 
 
 def _plain(call: Call) -> Any:
     """Pass on what holds neither units nor parameters; constants are computed, for they may index something."""
     if call.name not in ops.SHAPE_ONLY and any(v.reached for v in call.values):
         return call.results(lambda shape: Value(shape, reached=True))
-    known = None
-    small = call.results(lambda shape: Value(shape))
-    if isinstance(small, Value) and small.shape.numel() <= LARGEST_CONSTANT and call.name not in ops.RANDOM:
-        known = constant(call)
+    meta, known = call.node.meta.get("val"), None
+    small = isinstance(meta, Tensor) and meta.numel() <= LARGEST_CONSTANT
+    computable = call.name in ops.SHAPE_ONLY or all(v.known is not None for v in call.values)
+    if small and computable and call.name not in ops.RANDOM:
+        known = run(call, lambda v: torch.zeros(v.shape) if v.known is None else v.known).cpu()
     return call.results(lambda shape: Value(shape, known=known))

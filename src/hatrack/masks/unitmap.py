@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -75,7 +76,6 @@ class UnitMap:
     shapes: dict[str, torch.Size]
     reads: list[Read]
     features: Tensor
-    order: list[str] = field(default_factory=list)  # parameters in the order the forward pass meets them
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
     notes: list[Note] = field(default_factory=list)
     corrected: list[str] = field(default_factory=list)  # parameters that it was wrong about
@@ -87,17 +87,11 @@ class UnitMap:
         Parameters that the forward pass uses but no unit indexes count as used (1).
         """
         extended = torch.cat([gates, gates.new_tensor([0.0, 1.0])])
-        return {name: self._used(name, extended) for name in self.uses}
 
-    def _used(self, name: str, extended: Tensor) -> Tensor:
-        total: Tensor | None = None
-        for use in self.uses[name]:
-            value = extended[use.units[0].to(extended.device)]
-            for units in use.units[1:]:
-                value = torch.minimum(value, extended[units.to(extended.device)])
-            total = value if total is None else torch.maximum(total, value)
-        assert total is not None
-        return total.expand(self.shapes[name])
+        def least(use: Use) -> Tensor:
+            return reduce(torch.minimum, (extended[units.to(gates.device)] for units in use.units))
+
+        return {n: reduce(torch.maximum, map(least, uses)).expand(self.shapes[n]) for n, uses in self.uses.items()}
 
     def by_site(self, values: Tensor) -> Iterator[tuple[Site, Tensor]]:
         """Yield each site with its part of a vector over all units."""

@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
-from hatrack.masks.entries import gated_entries
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
+from hatrack.masks.weight_gates import gated_entries
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.weight_masks import PackedMasks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import Parameter
 from typing import Any
 
 from torch import nn
@@ -12,8 +11,8 @@ from hatrack.errors import HatrackError, unknown
 from hatrack.nets.alexnet import alexnet
 from hatrack.nets.mlp import mlp
 from hatrack.nets.resnet import resnet18, resnet50
-from hatrack.nets.vit import vit
-from hatrack.options import check_options, parameters
+from hatrack.nets.vit import ViT
+from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
 # Options that give a method columns or modules of a size of its own, out of the network that all methods have.
@@ -32,14 +31,13 @@ def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:
 
 
 NETS: Registry[Callable[..., nn.Module]] = Registry(
-    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": vit}, _net
+    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": ViT}, _net
 )
 
 
 def options(name: str) -> dict[str, Any]:
     """Return the options of a network with their defaults (None where one is required)."""
-    given = parameters(NETS.find(name)).values()
-    return {p.name: None if p.default is Parameter.empty else p.default for p in given if p.name != "shape"}
+    return defaults(NETS.find(name), ("shape",))
 
 
 def build(name: str, shape: Sequence[int], **chosen: Any) -> nn.Module:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from hatrack.errors import HatrackError
-from hatrack.nets.init import xavier
+from hatrack.nets.mlp import xavier
 
 
 def alexnet(
@@ -41,32 +41,25 @@ def alexnet(
     net = nn.Sequential()
     stages = ((64, side // 8, dropout_early), (128, side // 10, dropout_early), (256, 2, dropout_late))
     for i, (published, kernel, rate) in enumerate(stages, start=1):
-        filters = _scaled(published, width_scale)
+        filters = max(1, int(width_scale * published))
         net.add_module(f"conv{i}", nn.Conv2d(channels, branches * filters, kernel))
         net.add_module(f"relu{i}", nn.ReLU())
         net.add_module(f"drop{i}", nn.Dropout(rate))
         net.add_module(f"pool{i}", nn.MaxPool2d(2))
-        _add_sum(net, f"sum{i}", branches)
+        if branches > 1:
+            net.add_module(f"sum{i}", BranchSum(branches))
         channels, side = filters, (side - kernel + 1) // 2
     net.add_module("flatten", nn.Flatten())
     features = channels * side * side
     for i in (1, 2):
-        units = _scaled(width, width_scale)
+        units = max(1, int(width_scale * width))
         net.add_module(f"fc{i}", nn.Linear(features, branches * units))
         net.add_module(f"relu{i + 3}", nn.ReLU())
         net.add_module(f"drop{i + 3}", nn.Dropout(dropout_late))
-        _add_sum(net, f"sum{i + 3}", branches)
+        if branches > 1:
+            net.add_module(f"sum{i + 3}", BranchSum(branches))
         features = units
     return xavier(net, branches)
-
-
-def _scaled(width: int, scale: float) -> int:
-    return max(1, int(scale * width))
-
-
-def _add_sum(net: nn.Sequential, name: str, branches: int) -> None:
-    if branches > 1:
-        net.add_module(name, BranchSum(branches))
 
 
 class BranchSum(nn.Module):

@@ -8,8 +8,6 @@ from math import prod
 
 from torch import nn
 
-from hatrack.nets.init import xavier
-
 
 def mlp(
     shape: Sequence[int],
@@ -26,3 +24,14 @@ def mlp(
         net.add_module(f"relu{i}", nn.ReLU())
         net.add_module(f"drop{i}", nn.Dropout(dropout))
     return xavier(net)
+
+
+def xavier(net: nn.Module, branches: int = 1) -> nn.Module:
+    """Initialise all linear and convolution layers as HAT does: Xavier uniform, zero biases; each branch by itself."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            for branch in layer.weight.data.chunk(branches):
+                nn.init.xavier_uniform_(branch)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return net

@@ -7,7 +7,7 @@ tensors that a task keeps for itself (batch norm, say) are swapped in for as lon
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 
 import torch
@@ -178,13 +178,11 @@ class Model:
         assert self.example is not None
         outs: list[Tensor] = []
         norms = [m for m in self.net.modules() if isinstance(m, _BatchNorm) and m.training]
-        hooks = [norm.register_forward_hook(lambda norm, args, out: outs.append(out)) for norm in norms]
-        try:
+        with ExitStack() as hooks:
+            for norm in norms:
+                hooks.enter_context(norm.register_forward_hook(lambda norm, args, out: outs.append(out)))
             if norms:
                 self.tried(self.example)
-        finally:
-            for hook in hooks:
-                hook.remove()
         return all(out.numel() > out.shape[1] for out in outs)
 
     # ---- computing

@@ -24,7 +24,6 @@ PRECISIONS = ("auto", "float32", "tf32", "bf16")
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
-    """Return the precision for a name and a device."""
     if name not in PRECISIONS:
         raise unknown("precision", name, PRECISIONS)
     if name != "auto":
@@ -57,7 +56,6 @@ class Precision:
         return self._device.type == "cuda" and self.name != "float32"
 
     def casts(self) -> AbstractContextManager[object]:
-        """Return the autocast for a forward pass."""
         if self.name != "bf16":
             return nullcontext()
         # A cache of cast weights would be taken over by a recorded step without the cast that fills it.

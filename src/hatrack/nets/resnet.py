@@ -48,7 +48,6 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return one vector of features a picture."""
         x = self.relu(self.norm(self.conv(x)))
         features: Tensor = self.pool(self.stages(x)).flatten(1)
         return features

@@ -10,24 +10,18 @@ from torch import Tensor, nn
 from hatrack.errors import HatrackError
 
 
-def vit(
-    shape: Sequence[int],
-    patch: int = 4,
-    width: int = 192,
-    depth: int = 6,
-    heads: int = 3,
-    hidden: int = 768,
-    dropout: float = 0.1,
-) -> nn.Module:
-    """Return a vision transformer, x → the class token's features, for pictures (channels, height, width)."""
-    return ViT(shape, patch, width, depth, heads, hidden, dropout)
-
-
 class ViT(nn.Module):
-    """Cuts pictures into patches, adds a class token and positions, and encodes."""
+    """Cuts pictures (channels, height, width) into patches, adds a class token and positions, and encodes them all."""
 
     def __init__(
-        self, shape: Sequence[int], patch: int, width: int, depth: int, heads: int, hidden: int, dropout: float
+        self,
+        shape: Sequence[int],
+        patch: int = 4,
+        width: int = 192,
+        depth: int = 6,
+        heads: int = 3,
+        hidden: int = 768,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         if len(shape) != 3 or shape[1] % patch or shape[2] % patch:
@@ -43,9 +37,6 @@ class ViT(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.Sequential(*(Block(width, heads, hidden, dropout) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
-        self._initialise()
-
-    def _initialise(self) -> None:
         nn.init.trunc_normal_(self.token, std=0.02)
         nn.init.trunc_normal_(self.positions, std=0.02)
         for layer in self.modules():
@@ -55,7 +46,6 @@ class ViT(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the features of the class token."""
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1) + self.positions
         features: Tensor = self.norm(self.blocks(self.dropout(x)))[:, 0]

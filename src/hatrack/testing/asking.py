@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import torch
+from torch import Tensor
 
 from hatrack.data.task import Task
 from hatrack.learn.learner import Learner
@@ -15,56 +17,41 @@ ASKING = 3  # threads
 EACH = 20  # questions at least: nobody is kept waiting till the end
 
 
-class Asking(Thread):
-    """Asks the first task again and again, in another way each time, until told to stop."""
-
-    def __init__(self, learner: Learner, task: Task, stop: Event) -> None:
-        super().__init__(daemon=True)
-        assert task.test is not None
-        self.learner, self.task, self.stop = learner, task, stop
-        self.x = task.test.first(30)
-        self.logits, self.accuracy = learner.predict(self.x, 0).clone(), learner.evaluate(task, 0)
-        self.asked, self.wrong = 0, 0
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Ask."""
-        try:
-            while not self.stop.is_set():
-                logits = self.learner.predict(self.x, 0)
-                self.wrong += not torch.equal(logits.view(torch.int32), self.logits.view(torch.int32))
-                if self.asked % 7 == 0:
-                    self.wrong += self.learner.evaluate(self.task, 0) != self.accuracy
-                if self.asked % 11 == 0:
-                    self.wrong += not self.learner.verify().tasks[0].ok
-                self.asked += 1
-        except BaseException as error:
-            self.error = error
+def _ask(learner: Learner, task: Task, x: Tensor, logits: Tensor, accuracy: float, stop: Event) -> tuple[int, int]:
+    """Ask for the first task in one way after another until told to stop; return how often, and how often in vain."""
+    asked = wrong = 0
+    while not stop.is_set():
+        wrong += not torch.equal(learner.predict(x, 0).view(torch.int32), logits.view(torch.int32))
+        if asked % 7 == 0:
+            wrong += learner.evaluate(task, 0) != accuracy
+        if asked % 11 == 0:
+            wrong += not learner.verify().tasks[0].ok
+        asked += 1
+    return asked, wrong
 
 
 @behaviour("answer for finished tasks while it learns, and learn as if nobody had asked", "residual")
 def answers_while_it_learns(case: Case) -> str | None:
-    """Under load, and for all that is saved."""
     if not case.promises:
         return "makes no promise"
     first, second, _ = digits()
     alone, learner = (case.learner(epochs=4, batch_size=16) for _ in range(2))
     for each in (alone, learner):
         each.learn(first)
-    stop = Event()
-    threads = [Asking(learner, first, stop) for _ in range(ASKING)]
-    for thread in threads:
-        thread.start()
-    try:
-        learner.learn(second)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    for thread in threads:
-        require(thread.error is None, f"asked in another thread: {thread.error!r}")
-        require(not thread.wrong, f"{thread.wrong} of {thread.asked} answers were wrong")
-        require(thread.asked > EACH, f"only {thread.asked} answers came while it learned")
+    assert first.test is not None
+    x, stop = first.test.first(30), Event()
+    logits, accuracy = learner.predict(x, 0).clone(), learner.evaluate(first, 0)
+    with ThreadPoolExecutor(ASKING) as threads:
+        asking = [threads.submit(_ask, learner, first, x, logits, accuracy, stop) for _ in range(ASKING)]
+        try:
+            learner.learn(second)
+        finally:
+            stop.set()
+    for answer in asking:
+        require(answer.exception() is None, f"asked in another thread: {answer.exception()!r}")
+        asked, wrong = answer.result()
+        require(not wrong, f"{wrong} of {asked} answers were wrong")
+        require(asked > EACH, f"only {asked} answers came while it learned")
     require_unchanged(learner)
     alone.learn(second)
     require_same(case.held(learner), case.held(alone), "asked while it learned")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,6 @@ from hatrack.learn.state import load
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.nets import build
-
-
-def _mlp() -> nn.Module:
-    return build("mlp", (1, 8, 8), widths=(64, 64), dropout=0.1, input_dropout=0.0)
 
 
 def _conv() -> nn.Module:
@@ -63,6 +59,7 @@ class Branching(nn.Module):
         return torch.relu(h) if float(h.detach().sum()) > 0 else torch.tanh(h)
 
 
+_mlp = partial(build, "mlp", (1, 8, 8), widths=(64, 64), dropout=0.1, input_dropout=0.0)
 NETS: dict[str, Callable[[], nn.Module]] = {"mlp": _mlp, "conv": _conv, "residual": Residual, "branching": Branching}
 EPOCHS = {"mlp": 8, "conv": 5}  # in which most methods learn two digits
 
@@ -125,7 +122,6 @@ class Case:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """Two tasks."""
         return digits(160)[:2]
 
     @cached_property

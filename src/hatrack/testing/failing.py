@@ -66,7 +66,6 @@ def fail(learner: Learner, task: Task, verb: str, call: int, kind: type[BaseExce
 
 @behaviour("be what it was before a task that fails", "residual")
 def forgets_what_fails(case: Case) -> None:
-    """Wherever it fails, and in whatever order it goes on."""
     tasks = digits(SAMPLES)
     learner, clean = (case.learner(epochs=2, batch_size=BATCH) for _ in range(2))
     possible = FAILURES if learner.method.trains else WITHOUT_TRAINING
@@ -85,7 +84,6 @@ def forgets_what_fails(case: Case) -> None:
 
 @behaviour("be what it was before a task that is given up", "residual")
 def forgets_what_is_given_up(case: Case) -> None:
-    """By itself, and in another process."""
     tasks = digits(SAMPLES)
     learner, clean = (case.learner(epochs=2, batch_size=BATCH) for _ in range(2))
     for index in (0, 1):

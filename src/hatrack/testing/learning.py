@@ -25,7 +25,6 @@ LEARNED = 0.85  # accuracy on two digits that shows that something was learned
 
 @behaviour("say what it is, and take what its search ranges hold", "mlp")
 def says_what_it_is(case: Case) -> None:
-    """Name, family and so on; and settings whose default and search range are valid."""
     method = case.method
     for word in ("name", "family", "source", "summary", "stores"):
         said = getattr(method, word, "")
@@ -46,14 +45,12 @@ def says_what_it_is(case: Case) -> None:
 
 @behaviour("learn and keep what it promises, or refuse before training begins in one line that says why", *NETS)
 def learns_or_refuses(case: Case) -> str | None:
-    """Whatever the network."""
     case.refusal = refusal(partial(case.learner, epochs=2), digits(48)[:2])
     return case.refusal
 
 
 @behaviour("learn two tasks", "mlp", "conv")
 def learns(case: Case) -> str | None:
-    """Real digits."""
     if not case.method.trains:
         return "does not train"
     reached = case.trained.right_after
@@ -63,7 +60,6 @@ def learns(case: Case) -> str | None:
 
 @behaviour("be the same bit for bit, and verify alike, when saved and loaded", "mlp", "conv")
 def loads_the_same(case: Case) -> None:
-    """Answers, tensors, verdict."""
     learner = case.trained.learner
     learner.save(case.folder / "saved")
     loaded = case.loaded(case.folder / "saved", case.tasks)
@@ -75,7 +71,6 @@ def loads_the_same(case: Case) -> None:
 
 @behaviour("go on in the middle of a task as if nothing had happened", "mlp", "conv")
 def resumes_the_same(case: Case) -> str | None:
-    """From its first phase and its last."""
     if not case.method.trains:
         return "has no middle of a task"
     mid = case.trained.mid
@@ -91,7 +86,6 @@ def resumes_the_same(case: Case) -> str | None:
 
 @behaviour("draw from the seeds that it is given, and leave the caller's random numbers alone", "mlp", "conv")
 def is_deterministic(case: Case) -> None:
-    """The same twice."""
     again = case.learner()
     torch.manual_seed(77)
 
@@ -108,7 +102,6 @@ def is_deterministic(case: Case) -> None:
 
 @behaviour("keep its promise, and say what finished tasks use", "mlp", "conv")
 def keeps_its_promise(case: Case) -> None:
-    """By verify, and by use and occupied, which it goes by."""
     learner = case.trained.learner
     verdict, method = learner.verify(), learner.method
     if not method.promises():
@@ -128,20 +121,12 @@ def keeps_its_promise(case: Case) -> None:
         require(all(bool((amount >= use[name]).all()) for use in used if use), f"occupied() is below use() for {name}")
 
 
-def _pushy(parameters: Any) -> AdamW:
-    return AdamW(parameters, lr=0.02, weight_decay=0.1)
-
-
-def _heavy(parameters: Any) -> SGD:
-    return SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.1)
-
-
 @behaviour("keep finished tasks under optimisers that move entries without a gradient", "residual")
 def keeps_under_pushy_optimisers(case: Case) -> str | None:
-    """Momentum and decay."""
     if not case.promises:
         return "makes no promise"
-    for optimizer in (_pushy, _heavy):
+    pushy, heavy = partial(AdamW, lr=0.02, weight_decay=0.1), partial(SGD, lr=0.05, momentum=0.9, weight_decay=0.1)
+    for optimizer in (pushy, heavy):
         line = refusal(partial(case.learner, optimizer=optimizer, epochs=2), digits(48))
         require(line is None, f"refused: {line}")
     return None
@@ -169,7 +154,6 @@ def _watched(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 @behaviour("learn in bf16, and let no step wait for the host", "mlp", "conv")
 def learns_in_bf16_without_round_trips(case: Case) -> None:
-    """The verbs of the inner step are watched, and no number is lost."""
     seen: list[Epoch] = []
     with patch("hatrack.learn.step.FastOnCpu", nullcontext):  # a device has none of it
         learner = case.learner(epochs=2, batch_size=80, precision="bf16")
@@ -185,7 +169,6 @@ def learns_in_bf16_without_round_trips(case: Case) -> None:
 
 @behaviour("learn on a GPU, and answer alike on the CPU", "mlp", "conv")
 def runs_on_a_gpu(case: Case) -> str | None:
-    """Where there is one."""
     if not torch.cuda.is_available():
         return "needs a CUDA device"
     learner = case.learner(epochs=4, device="cuda", precision="bf16")

@@ -1,8 +1,8 @@
 """How operators treat units, one file a kind."""
 
-from hatrack.masks.rules import keep, layers, norms, products, recurrent, reduce
-from hatrack.masks.rules.registry import RULES, Call, Rule, bind, constant, flat
+from hatrack.masks.rules import elementwise, layers, matmul, normalisation, recurrent, reduce
+from hatrack.masks.rules.rule import RULES, Call, Rule, bind, run
 
-KINDS = (keep, reduce, layers, products, norms, recurrent)  # importing them fills RULES
+KINDS = (elementwise, reduce, layers, matmul, normalisation, recurrent)  # importing them fills RULES
 
-__all__ = ["KINDS", "RULES", "Call", "Rule", "bind", "constant", "flat"]
+__all__ = ["KINDS", "RULES", "Call", "Rule", "bind", "run"]

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from hatrack.masks import ops
-from hatrack.masks.rules.keep import born
-from hatrack.masks.rules.registry import Call, rule
+from hatrack.masks.rules.elementwise import as_units
+from hatrack.masks.rules.rule import Call, rule
 
 
 @rule(*ops.CONVOLUTIONS)
 def convolution(call: Call) -> Any:
     """Read the channels of each group, write filters. Weight (out, in/groups, …), transposed (in, out/groups, …)."""
     x, weight, bias = call["input"], call["weight"], call["bias"]
-    x = born(call, x)
+    x = as_units(call, x)
     if weight.ids is not None or (bias is not None and bias.ids is not None):
         return call.unknown()
     space = (1,) * ops.CONVOLUTIONS[call.name]
@@ -30,10 +30,10 @@ def convolution(call: Call) -> Any:
     across = other[group[:, None] * per_group + torch.arange(per_group)].view(len(into), per_group, *space)
     down = into.view(-1, 1, *space)
     out, in_ = (down, across) if into is written else (across, down)
-    uses = call.recorder.use(weight, (out, in_), out)
-    shift = call.recorder.use(bias, (written,), written)
-    call.reading.read_by_weight(call.node, x, weight, uses, in_)
-    by = (uses,) if bias is None else (uses, shift)
+    by = [call.recorder.use(weight, (out, in_), out)]
+    if bias is not None:
+        by.append(call.recorder.use(bias, (written,), written))
+    call.placement.read_by_weight(call.node, x, weight, by[0], in_)
     return call.written(written.view(-1, *space).expand(call.shape), *by)
 
 

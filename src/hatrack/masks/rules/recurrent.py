@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from hatrack.masks import ops
-from hatrack.masks.rules.registry import Call, rule
-from hatrack.masks.unions import ALWAYS_ON
-from hatrack.masks.values import Value
+from hatrack.masks.abstract_value import Value
+from hatrack.masks.rules.rule import Call, rule
+from hatrack.masks.union_find import ALWAYS_ON
 
 CELLS = {f"{name}_cell": blocks for name, blocks in ops.RECURRENT.items()}
 
@@ -73,9 +73,9 @@ def _cell(call: Call, x: Value, read: Tensor, params: list[Value], blocks: int) 
     again = call.recorder.use(from_hidden, (rows[:, None], units[None, :]))
     for bias in biases:
         call.recorder.use(bias, (rows,))
-    call.reading.read_by_weight(call.node, x, from_input, entering, read[None, :])
+    call.placement.read_by_weight(call.node, x, from_input, entering, read[None, :])
     hidden = Value(units.shape, units, reached=True)
-    call.reading.read_in_weight(call.node, hidden, from_hidden, again, units[None, :])
+    call.placement.read_in_weight(call.node, hidden, from_hidden, again, units[None, :])
     return units
 
 
@@ -88,7 +88,7 @@ def _start(call: Call, state: Value, number: int, units: Tensor) -> None:
 
 def _carry(call: Call, state: Value, units: Tensor) -> None:
     if state.held:
-        call.recorder.meet(state, units.expand(state.shape))
+        call.recorder.use_elementwise(state, units.expand(state.shape))
     elif state.ids is not None:
         before, after = torch.broadcast_tensors(call.now(state.ids), units)
         call.unions.merge(before[before != ALWAYS_ON], after[before != ALWAYS_ON])

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from hatrack.masks import ops
-from hatrack.masks.rules.keep import binary
-from hatrack.masks.rules.registry import Call, rule
+from hatrack.masks.abstract_value import Value
+from hatrack.masks.rules.elementwise import binary
+from hatrack.masks.rules.rule import Call, rule
+from hatrack.masks.union_find import ALWAYS_ON
 
 
 @rule(*ops.REDUCE)
@@ -28,8 +30,8 @@ def reduce(call: Call) -> Any:
         return call.results(lambda shape: mixed.rearranged(shape, lambda pos: _collapsed(pos, axes, shape)))
     assert x.ids is not None
     if any(call.unions.varies(x.ids, axis) for axis in axes):
-        call.reading.read(call.node, x)
-        return call.mixed()
+        call.placement.read(call.node, x)
+        return call.results(lambda shape: Value(shape, torch.full((), ALWAYS_ON).expand(shape), reached=True))
     ids = _collapsed(x.ids, axes, call.shape)
     return call.results(lambda shape: call.units(ids, x))
 
@@ -51,7 +53,7 @@ def along(call: Call) -> Any:
     if x.ids is None or call.get("dim") is None:
         return call.unknown()
     if call.unions.varies(x.ids, call["dim"] % x.ids.ndim):
-        call.reading.read(call.node, x)
+        call.placement.read(call.node, x)
         return call.units(x.ids)
     return call.units(x.ids, x)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hatrack.masks.unions import compact
+from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import UnitMap
 
 

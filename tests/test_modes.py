@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from hatrack.surroundings import in_turns_undisturbed, undisturbed
+from hatrack.modes import in_turns_undisturbed, undisturbed
 
 Modes = tuple[bool, bool, bool]
 PLAIN: Modes = (False, False, True)

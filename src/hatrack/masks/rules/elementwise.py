@@ -1,10 +1,9 @@
-"""Operators after which every entry still belongs to the unit it belonged to."""
+"""Operators after which every entry still belongs to its unit: it is rearranged, or worked on by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -14,10 +13,10 @@ from torch.fx import Node
 from torch.nn.functional import pad as pad_ids
 
 from hatrack.masks import ops
-from hatrack.masks.recorder import Occasion, Uses
-from hatrack.masks.rules.registry import Call, rule, run
-from hatrack.masks.unions import ALWAYS_ON, compact
-from hatrack.masks.values import NOTHING, Held, Value, expand_tail, together
+from hatrack.masks.abstract_value import NOTHING, Held, Value, expand_tail, together
+from hatrack.masks.recorder import ParameterUse, Uses, writers
+from hatrack.masks.rules.rule import Call, rule, run
+from hatrack.masks.union_find import ALWAYS_ON, compact
 
 SUMS, PRODUCTS, QUOTIENTS = ("add", "sub", "subtract", "rsub"), ("mul", "multiply"), ("div", "divide", "true_divide")
 TERMS = 2  # of a sum; a number or a tensor without units among them would stay behind a closed gate
@@ -58,7 +57,7 @@ def join(call: Call) -> Any:
     """Run the operator on the unit numbers of all parts; a parameter among units becomes units of its own."""
     if not any(v.ids is not None or v.reached for v in call.values):
         return _joined(call)
-    parts = {id(v): born(call, v) for v in call.values}
+    parts = {id(v): as_units(call, v) for v in call.values}
     ids = run(call, lambda v: parts[id(v)].unit_ids())
     from_weights = all(v.writers or not v.carries for v in parts.values())
     writers = frozenset().union(*(v.writers for v in parts.values())) if from_weights else frozenset()
@@ -70,36 +69,30 @@ def join(call: Call) -> Any:
 def _joined(call: Call) -> Value:
     """Put together parameters and constants: each part of the result comes from what it was made of."""
     zero = all(v.held or (v.known is not None and not bool(v.known.any())) for v in call.values)
-    whole = []
-    for part in {id(v): v for v in call.values}.values():
-        for held in part.held if part.shape.numel() else ():
-            places = {id(v): torch.full(v.shape, NOTHING) for v in call.values}
-            places[id(part)] = held.positions(part.shape)
-            pos = run(call, partial(_place, places))
-            whole.append(replace(held, pos=pos, scaled=held.scaled and zero))
+
+    def positions(part: Value, held: Held) -> Any:
+        return run(call, lambda v: held.positions(v.shape) if v is part else torch.full(v.shape, NOTHING))
+
+    parts = [part for part in {id(v): v for v in call.values}.values() if part.shape.numel()]
+    whole = [replace(h, pos=positions(v, h), scaled=h.scaled and zero) for v in parts for h in v.held]
     return Value(call.shape, held=tuple(whole))
 
 
-def _place(places: Mapping[int, Tensor], value: Value) -> Tensor:
-    return places[id(value)]
-
-
-def born(call: Call, value: Value) -> Value:
+def as_units(call: Call, value: Value) -> Value:
     """Turn what is computed from parameters, where it is used as data (a class token), into units of its own."""
     if not value.held:
         return value
-    ids, occasions = value.unit_ids(), []
+    ids, uses = value.unit_ids(), []
     for held in value.held:
-        units, occasion = call.recorder.born(held)
+        units, use = call.recorder.parameter_units(held)
         pos = held.positions(value.shape)
         ids = _met(call, ids, torch.where(pos == NOTHING, ALWAYS_ON, units[pos.clamp_min(0)]))
-        occasions.append(occasion)
-    return call.units(ids, writers=_writer(tuple(occasions)), shape=value.shape)
+        uses.append(use)
+    return call.units(ids, writers=writers(tuple(uses)), shape=value.shape)
 
 
 @rule(*ops.POINTWISE)
 def pointwise(call: Call) -> Any:
-    """Act on every entry by itself."""
     first, *others = call.values
     if others:
         return binary(call)
@@ -121,12 +114,12 @@ def binary(call: Call) -> Any:
     if not units:
         if not any(v.reached for v in call.values):
             return _of_parameters(call, params)
-        units = [born(call, v) for v in params]  # the network's input meets a parameter
+        units = [as_units(call, v) for v in params]  # the network's input meets a parameter
         params = []
     ids = units[0].unit_ids().expand(call.shape)
     for other in units[1:]:
         ids = _met(call, ids, other.unit_ids().expand(call.shape))
-    acting = [call.recorder.meet(v, ids) for v in params]
+    acting = [call.recorder.use_elementwise(v, ids) for v in params]
     # What a parameter adds to a closed unit stays there whatever is done to the other operand.
     sources = [] if params else units
     return call.units(ids, *sources, writers=_writers(call, ids, units, acting), zeros=_zeros(call, ids, units))
@@ -139,10 +132,10 @@ def _met(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(here == ALWAYS_ON, there, here).expand(torch.broadcast_shapes(a.shape, b.shape))
 
 
-def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Uses]) -> frozenset[Occasion]:
+def _writers(call: Call, ids: Tensor, units: list[Value], acting: list[Uses]) -> frozenset[ParameterUse]:
     """Return the parameters whose gates, all together, are gates on the result."""
     if call.name in SUMS:
-        terms = [v.writers for v in _whole(ids, units)] + [_writer(uses) for uses in acting]
+        terms = [v.writers for v in _whole(ids, units)] + [writers(uses) for uses in acting]
         return frozenset().union(*terms) if all(terms) and len(terms) == TERMS else frozenset()
     return next((v.writers for v in _whole(ids, _factors(call, units)) if v.writers), frozenset())
 
@@ -165,10 +158,6 @@ def _factors(call: Call, units: list[Value]) -> list[Value]:
 def _whole(ids: Tensor, units: list[Value]) -> list[Value]:
     """Return the operands that have a unit wherever the result has one: only those are all gated with it."""
     return [v for v in units if not bool(((compact(v.unit_ids()) == ALWAYS_ON) & (compact(ids) != ALWAYS_ON)).any())]
-
-
-def _writer(uses: Uses) -> frozenset[Occasion]:
-    return frozenset() if uses is None or any(use.written is None for use in uses) else frozenset(uses)
 
 
 def _of_parameters(call: Call, params: list[Value]) -> Value:

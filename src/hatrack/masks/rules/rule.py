@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torch.utils._pytree import tree_map_only
 
 from hatrack.masks import ops
+from hatrack.masks.abstract_value import Value, together
 from hatrack.masks.graph import op_name
-from hatrack.masks.reading import Reading
-from hatrack.masks.recorder import Occasion, Recorder, Uses
-from hatrack.masks.unions import Unions, compact
-from hatrack.masks.values import Value, together
+from hatrack.masks.placement import Placement
+from hatrack.masks.recorder import ParameterUse, Recorder, Uses, writers
+from hatrack.masks.union_find import UnionFind, compact
 
 
 @dataclass
@@ -26,8 +27,8 @@ class Call:
     name: str
     given: dict[str, Any]
     recorder: Recorder
-    reading: Reading
-    values: list[Value] = field(default_factory=list)
+    placement: Placement
+    values: list[Value]
 
     def __getitem__(self, argument: str) -> Any:
         return self.given[argument]
@@ -37,7 +38,7 @@ class Call:
         return self.given.get(argument, default)
 
     @property
-    def unions(self) -> Unions:
+    def unions(self) -> UnionFind:
         """The units met so far."""
         return self.recorder.unions
 
@@ -48,14 +49,9 @@ class Call:
         shape: torch.Size = (meta[0] if isinstance(meta, list | tuple) else meta).shape
         return shape
 
-    @property
-    def where(self) -> str:
-        """The innermost module around the call."""
-        return self.reading.where(self.node)
-
     def fresh(self, count: int, weight: Value) -> Tensor:
         """Return new units, written by the layer that `weight` belongs to."""
-        return self.recorder.fresh(self.reading.layer(self.node, weight), count, weight)
+        return self.recorder.fresh(self.placement.layer(self.node, weight), count, weight)
 
     def results(self, make: Callable[[torch.Size], Value]) -> Any:
         """Build the value, or the list of values, that the operator returns."""
@@ -70,15 +66,13 @@ class Call:
 
     def written(self, ids: Tensor, *by: Uses) -> Value:
         """Return new units as a value, written by a weight (and a bias)."""
-        uses = [use for all_ in by for use in all_ or ()]
-        known = None not in by and all(use.written is not None for use in uses)
-        return self.units(ids, writers=uses if known else ())
+        return self.units(ids, writers=writers(*by))
 
     def units(
         self,
         ids: Tensor,
         *computed_from: Value,
-        writers: Iterable[Occasion] = (),
+        writers: Iterable[ParameterUse] = (),
         zeros: Iterable[Node] = (),
         shape: torch.Size | None = None,
     ) -> Value:
@@ -98,28 +92,21 @@ class Call:
             reached=True,
         )
 
-    def mixed(self) -> Any:
-        """Return the results of an operator after which no entry belongs to a unit any more."""
-        return self.results(lambda shape: Value(shape, torch.zeros((), dtype=torch.long).expand(shape), reached=True))
-
     def unknown(self) -> Any:
         """Handle what no rule covers: gate (or pin) the units it reads, freeze the parameters it uses.
 
         What is computed from parameters alone, to be a weight, is one group: each entry may depend on all.
         """
         if not any(v.ids is not None or v.reached for v in self.values) and becomes_weight(self.node):
-            whole = [v.mixed(*range(len(v.shape))).rearranged(torch.Size([]), _any) for v in self.values]
+            mixed = [v.mixed(*range(len(v.shape))) for v in self.values]
+            whole = [v.rearranged(torch.Size([]), lambda pos: pos.reshape(-1)[0]) for v in mixed]
             return self.results(lambda shape: together(shape, whole))
         for value in self.values:
             if value.carries:
-                self.reading.read(self.node, value, why=f"reads its input through {self.name}()")
+                self.placement.read(self.node, value, why=f"reads its input through {self.name}()")
             self.recorder.freeze(value, why=f"{self.name}() is an operator that the unit map cannot look through")
         reached = any(v.reached for v in self.values)
         return self.results(lambda shape: Value(shape, reached=reached))
-
-
-def _any(pos: Tensor) -> Tensor:
-    return pos.reshape(-1)[0]
 
 
 Rule: TypeAlias = Callable[[Call], Any]
@@ -164,40 +151,12 @@ def bind(node: Node, get: Callable[[Any], Any]) -> dict[str, Any]:
     return given | {name: get(a) for name, a in node.kwargs.items()}
 
 
-def flat(tree: Any) -> Iterator[Any]:
-    """Yield the leaves of nested lists, tuples and dicts."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        for part in tree:
-            yield from flat(part)
-    else:
-        yield tree
-
-
 def run(call: Call, pick: Callable[[Value], Tensor]) -> Any:
     """Run the call's own operator on what `pick` takes from each value."""
-
-    def swap(tree: Any) -> Any:
-        if isinstance(tree, Value):
-            return pick(tree)
-        if isinstance(tree, list | tuple):
-            return type(tree)(swap(t) for t in tree)
-        return tree
-
-    schema, target = getattr(call.node.target, "_schema", None), call.node.target
-    assert schema is not None
-    assert callable(target)
-    given = {name: swap(value) for name, value in call.given.items()}
-    if op_name(call.node) in ("view", "_unsafe_view"):  # unit numbers may be expanded where the tensor was not
+    target: Any = call.node.target
+    given = tree_map_only(Value, pick, call.given)
+    if call.name in ("view", "_unsafe_view"):  # unit numbers may be expanded where the tensor was not
         return given["self"].reshape(call.shape)
-    plain = [given[a.name] for a in schema.arguments if not a.kwarg_only]
-    return target(*plain, **{a.name: given[a.name] for a in schema.arguments if a.kwarg_only})
-
-
-def constant(call: Call) -> Tensor | None:
-    """Return the result of a call on known constants, None where one is not known."""
-    if any(v.known is None for v in call.values) and call.name not in ops.SHAPE_ONLY:
-        return None
-    result = run(call, lambda v: v.known if v.known is not None else torch.zeros(v.shape))
-    return result.cpu() if isinstance(result, Tensor) else None
+    arguments = target._schema.arguments
+    plain = [given[a.name] for a in arguments if not a.kwarg_only]
+    return target(*plain, **{a.name: given[a.name] for a in arguments if a.kwarg_only})

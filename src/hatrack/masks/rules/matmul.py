@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hatrack.masks.rules.keep import born
-from hatrack.masks.rules.registry import Call, becomes_weight, rule
-from hatrack.masks.unions import ALWAYS_ON, constant_along
-from hatrack.masks.values import Value, together
+from hatrack.masks.abstract_value import Value, together
+from hatrack.masks.recorder import writers
+from hatrack.masks.rules.elementwise import as_units
+from hatrack.masks.rules.rule import Call, becomes_weight, rule
+from hatrack.masks.union_find import ALWAYS_ON, constant_along
 
 
 @rule("linear")
@@ -22,8 +24,8 @@ def linear(call: Call) -> Any:
     odd = weight.ids is not None or len(x.shape) < 2 or len(weight.shape) != 2
     if odd or (bias is not None and bias.ids is not None):
         return call.unknown()
-    turned = _laid(weight, lambda entries: entries.transpose(-1, -2))
-    result = product(call, x, turned, call.shape) if weight.held else _weigh(call, born(call, x), turned, call.shape)
+    turned, shape = _transposed(weight), call.shape
+    result = product(call, x, turned, shape) if weight.held else _weigh(call, as_units(call, x), turned, shape)
     return result if bias is None else _shifted(call, result, bias)
 
 
@@ -62,7 +64,7 @@ def einsum(call: Call) -> Any:
     size = dict(zip(one + other, (*a.shape, *b.shape), strict=True))
 
     def arrange(value: Value, term: str, first: list[str], second: list[str]) -> Value:
-        sizes = [size[x] for x in shared] + [_count(size, first), _count(size, second)]
+        sizes = [size[x] for x in shared] + [prod(size[x] for x in labels) for labels in (first, second)]
         order = [term.index(x) for x in shared + first + second]
         return _laid(value, lambda entries: entries.permute(order).reshape(sizes))
 
@@ -76,12 +78,12 @@ def einsum(call: Call) -> Any:
 @rule("scaled_dot_product_attention")
 def attention(call: Call) -> Any:
     """softmax(q·kᵀ + mask)·v: the units along the features of a head are read; those of v stay apart."""
-    q, k, v = (born(call, call[name]) for name in ("query", "key", "value"))
+    q, k, v = (as_units(call, call[name]) for name in ("query", "key", "value"))
     mask = call["attn_mask"]
     if mask is not None:
         call.recorder.freeze(mask, why="it acts on attention scores, which belong to no unit")
         if mask.carries:
-            call.reading.read(call.node, mask)
+            call.placement.read(call.node, mask)
     queries, keys, values = q.unit_ids(), k.unit_ids(), v.unit_ids()
     if call["enable_gqa"]:  # each key and value head serves several query heads
         keys = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)
@@ -106,10 +108,6 @@ def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     return terms, out.replace("...", longest)
 
 
-def _count(size: dict[str, int], labels: list[str]) -> int:
-    return int(torch.Size([size[x] for x in labels]).numel())
-
-
 def _laid(value: Value, lay: Callable[[Tensor], Tensor]) -> Value:
     """Return a value with its entries in another order; as for gates, it stays the one that it was."""
     shape = lay(torch.empty(value.shape, device="meta")).shape
@@ -124,10 +122,10 @@ def product(call: Call, a: Value, b: Value, shape: torch.Size) -> Any:
     if not any(v.ids is not None or v.reached for v in (a, b)) and becomes_weight(call.node):
         return _of_parameters(a, b, shape)
     if b.held:
-        return _weigh(call, born(call, a), b, shape)
+        return _weigh(call, as_units(call, a), b, shape)
     if a.held:
         turned = torch.Size([*shape[:-2], shape[-1], shape[-2]])
-        return _laid(_weigh(call, _transposed(b), _transposed(a), turned), lambda entries: entries.transpose(-1, -2))
+        return _transposed(_weigh(call, _transposed(b), _transposed(a), turned))
     return between(call, a, b, shape)
 
 
@@ -149,13 +147,13 @@ def between(call: Call, a: Value, b: Value, shape: torch.Size) -> Value:
     if in_a and in_b:
         call.unions.merge(left.squeeze(-2), right.squeeze(-1))
     if in_a or in_b:
-        call.reading.read(call.node, *([a] if in_a else []), *([b] if in_b else []))
+        call.placement.read(call.node, *([a] if in_a else []), *([b] if in_b else []))
     nothing = torch.zeros(1, 1, dtype=torch.long)
     rows = nothing if in_a else call.now(left.narrow(-1, 0, 1))
     columns = nothing if in_b else call.now(right.narrow(-2, 0, 1))
     few, many = len(call.unions.live(rows)), len(call.unions.live(columns))
     if few and many:  # an entry would belong to two units: those that are fewer are read here
-        call.reading.read(call.node, a if few <= many else b)
+        call.placement.read(call.node, a if few <= many else b)
         rows, columns = (nothing, call.now(columns)) if few <= many else (call.now(rows), nothing)
     ids = torch.where(*torch.broadcast_tensors(rows == ALWAYS_ON, columns, rows))
     return call.units(ids.expand(shape), shape=shape)
@@ -182,10 +180,9 @@ def _shifted(call: Call, result: Value, bias: Value) -> Value:
     if result.ids is None:
         call.recorder.freeze(bias, why="it acts on values that belong to no unit")
         return result
-    shift = call.recorder.meet(bias, result.ids)
-    known = result.writers and shift is not None and all(use.written is not None for use in shift)
-    writers = result.writers.union(shift) if known and shift is not None else frozenset()
-    return call.units(result.ids, writers=writers, shape=result.shape)
+    shift = writers(call.recorder.use_elementwise(bias, result.ids))
+    both = result.writers | shift if result.writers and shift else ()
+    return call.units(result.ids, writers=both, shape=result.shape)
 
 
 def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
@@ -205,7 +202,7 @@ def _weigh(call: Call, x: Value, weight: Value, shape: torch.Size) -> Value:
     own = [a for a in range(len(batch)) if any(not constant_along(h.positions(whole), a) for h in here.held)]
     read = call.unions.along(ids, *own, ids.ndim - 1).transpose(-1, -2)  # (…, k, 1)
     heads = [batch[axis] if axis in own else 1 for axis in range(len(batch))]
-    written = call.fresh(torch.Size([*heads, shape[-1]]).numel(), weight).view(*heads, 1, shape[-1])
+    written = call.fresh(prod(heads) * shape[-1], weight).view(*heads, 1, shape[-1])
     uses = call.recorder.use(here, (written, read), written)
-    call.reading.read_by_weight(call.node, x, here, uses, read)
+    call.placement.read_by_weight(call.node, x, here, uses, read)
     return replace(call.written(written.expand(shape), uses), shape=shape)

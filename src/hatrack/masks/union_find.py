@@ -14,7 +14,7 @@ from torch import Tensor
 ALWAYS_ON = 0
 
 
-class Unions:
+class UnionFind:
     """Hands out unit numbers and merges them; the smallest number of a merged set represents it."""
 
     def __init__(self) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from hatrack.data.cache import Bytes, Labels, Stored, fingerprint, stored
+from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
 from hatrack.data.decode import Frame, Table, from_parquet
-from hatrack.data.locate import find
+from hatrack.data.locate import Folder, find
 from hatrack.data.rows import Rows, fixed_test
 from hatrack.data.sets import SETS
 from hatrack.data.task import Inputs
@@ -36,7 +36,6 @@ class Pictures:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
         channels, height, width = self.x.shape[1:]
         return channels, height, width
 
@@ -47,9 +46,7 @@ class Pictures:
         return replace(self, x=np.broadcast_to(self.x, (len(self.x), 3, *self.shape[1:])))
 
 
-def load(
-    name: str, data: str | os.PathLike[str] | None = None, *, side: int | None = None, verify: bool = False
-) -> Pictures:
+def load(name: str, data: Folder = None, *, side: int | None = None, verify: bool = False) -> Pictures:
     """Return a named set, decoded now or earlier; `data` is the folder that holds the sets.
 
     With `side`, pictures are zero-padded to side × side and normalised by the figures of the padded pictures.
@@ -64,30 +61,20 @@ def load(
     frame = Frame(spec.shape, spec.resize, pad)
     train, test = find(spec, data)
     identity = {"files": fingerprint([*train, *test]), "shape": frame.result, "pad": pad}
-    held = stored(
-        name if pad == 0 else f"{name}-padded{pad}",
-        identity,
-        lambda: from_parquet(
-            [Table.open(file) for file in train], [Table.open(file) for file in test], frame, spec.classes
-        ),
-        verify,
-    )
+
+    def source() -> Source:
+        trained, tested = ([Table.open(file) for file in files] for files in (train, test))
+        return from_parquet(trained, tested, frame, spec.classes)
+
+    held = stored(name if pad == 0 else f"{name}-padded{pad}", identity, source, verify)
     mean, std = (spec.mean, spec.std) if pad == 0 or spec.padded is None else spec.padded
     return from_stored(name, held, Inputs(mean, std))
 
 
-def from_stored(name: str, held: Stored, inputs: Inputs) -> Pictures:
+def from_stored(name: str, held: Stored, inputs: Inputs, names: Sequence[str] | None = None) -> Pictures:
     """Return the pictures of a cache entry whose first rows train and whose other rows test."""
-    trained, rows = held.record["trained"], held.record["rows"]
-    return Pictures(
-        name,
-        held.x,
-        held.y,
-        np.arange(trained),
-        np.arange(trained, rows),
-        tuple(held.record["names"]),
-        inputs,
-    )
+    train, test = np.split(np.arange(held.record["rows"]), [held.record["trained"]])
+    return Pictures(name, held.x, held.y, train, test, tuple(names or held.record["names"]), inputs)
 
 
 def padding(name: str, given: int, side: int | None) -> int:

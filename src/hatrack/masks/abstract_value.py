@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from hatrack.masks.unions import ALWAYS_ON, Unions, compact
+from hatrack.masks.union_find import ALWAYS_ON, UnionFind, compact
 
 if TYPE_CHECKING:
-    from hatrack.masks.recorder import Occasion
+    from hatrack.masks.recorder import ParameterUse
 
 NOTHING = -1  # in `pos`: this entry is not computed from the parameter
 
@@ -38,6 +38,11 @@ class Held:
     groups: Tensor | None = None
     scaled: bool = True
 
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return self.size if self.groups is None else int(self.groups.max()) + 1
+
     def positions(self, shape: torch.Size) -> Tensor:
         """Return pos, written out for a value of `shape`."""
         return torch.arange(self.size).view(shape) if self.pos is None else self.pos
@@ -49,8 +54,8 @@ class Held:
     def mixed(self, shape: torch.Size, *axes: int) -> Held:
         """Return it after every entry came to depend on all entries along `axes`; the shape stays."""
         pos, groups = self.positions(shape), torch.arange(self.size) if self.groups is None else self.groups
-        joined = Unions()
-        joined.fresh("", int(groups.max()) + 1)
+        joined = UnionFind()
+        joined.fresh("", self.count)
         for axis in axes:
             there = pos.amax(axis, keepdim=True).expand(pos.shape)
             both = (pos != NOTHING) & (there != NOTHING)
@@ -59,7 +64,7 @@ class Held:
         return replace(self, pos=_renamed(joined, pos), groups=_renamed(joined, groups), scaled=False)
 
 
-def _renamed(joined: Unions, groups: Tensor) -> Tensor:
+def _renamed(joined: UnionFind, groups: Tensor) -> Tensor:
     return joined.roots(compact(groups) + 1).expand(groups.shape) - 1
 
 
@@ -81,7 +86,7 @@ class Value:
     shape: torch.Size
     ids: Tensor | None = None
     held: tuple[Held, ...] = ()
-    writers: frozenset[Occasion] = frozenset()
+    writers: frozenset[ParameterUse] = frozenset()
     origins: frozenset[Node] = frozenset()
     zeros: frozenset[Node] = frozenset()
     reached: bool = False
@@ -91,9 +96,9 @@ class Value:
         """Return ids, with "always on" everywhere when there are no units."""
         return torch.zeros((), dtype=torch.long).expand(self.shape) if self.ids is None else self.ids
 
-    def rearranged(self, shape: torch.Size, move: Callable[[Tensor], Tensor], scaled: bool = True) -> Value:
+    def rearranged(self, shape: torch.Size, move: Callable[[Tensor], Tensor]) -> Value:
         """Return what `move` makes of a value computed from parameters."""
-        return Value(shape, held=tuple(held.moved(self.shape, move, scaled) for held in self.held))
+        return Value(shape, held=tuple(held.moved(self.shape, move) for held in self.held))
 
     def mixed(self, *axes: int) -> Value:
         """Return a value of the same shape, each entry of which depends on all entries along `axes`."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from hatrack.masks.rules.keep import born
-from hatrack.masks.rules.registry import Call, becomes_weight, rule
-from hatrack.masks.values import Value, together
+from hatrack.masks.abstract_value import Value, together
+from hatrack.masks.rules.elementwise import as_units
+from hatrack.masks.rules.rule import Call, becomes_weight, rule
 
 
 @rule("batch_norm", "instance_norm")
@@ -20,7 +20,7 @@ def per_channel(call: Call) -> Any:
     if x.held:
         return _of_parameters(call, x, [axis for axis in range(len(x.shape)) if axis != 1], affine)
     if call["running_mean"] is not None:
-        call.recorder.norms[call.reading.module(call.node)] = call.name
+        call.recorder.norms[call.placement.calls.module(call.node)] = call.name
     elif x.ids is None:
         return _on_the_input(call, x, affine)
     channels = call.unions.along(x.unit_ids(), 1).reshape(-1)
@@ -38,13 +38,13 @@ def over_units(call: Call) -> Any:
     mixed = range(1, rank) if grouped else range(rank - len(call["normalized_shape"]), rank)
     if x.held and becomes_weight(call.node):
         return _of_parameters(call, x, mixed, [] if grouped else affine)
-    x = born(call, x)
+    x = as_units(call, x)
     if x.ids is None:
         return _on_the_input(call, x, affine)
     if any(call.unions.varies(x.ids, axis) for axis in mixed):
-        call.reading.read(call.node, x)
+        call.placement.read(call.node, x)
     for value in affine:
-        call.recorder.meet(_on_channels(value, x) if grouped else value, x.ids)
+        call.recorder.use_elementwise(_on_channels(value, x) if grouped else value, x.ids)
     return call.units(x.ids)
 
 
@@ -70,7 +70,7 @@ def prelu(call: Call) -> Any:
     x, slope = call["self"], call["weight"]
     if x.ids is None or not slope.held:
         return call.unknown()
-    call.recorder.meet(_on_channels(slope, x) if len(slope.shape) == 1 else slope, x.ids)
+    call.recorder.use_elementwise(_on_channels(slope, x) if len(slope.shape) == 1 else slope, x.ids)
     return call.units(x.ids, x, writers=x.writers, zeros=x.zeros)
 
 

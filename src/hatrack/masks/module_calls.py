@@ -7,7 +7,9 @@ tensor and nothing else. What a module is called with is seen by running the net
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,16 +80,11 @@ class Calls:
         shapes = []
         for size in (len(batch), len(batch) + 1):
             seen: dict[str, list[torch.Size | None]] = defaultdict(list)
-            hooks = [
-                module.register_forward_pre_hook(_recorder(seen[name]), with_kwargs=True, prepend=True)
-                for name, module in net.named_modules()
-            ]
-            try:
-                with evaluating(net), torch.no_grad():
-                    net(batch[:1].expand(size, *batch.shape[1:]).clone())
-            finally:
-                for hook in hooks:
-                    hook.remove()
+            with ExitStack() as hooks, evaluating(net), torch.no_grad():
+                for name, module in net.named_modules():
+                    watch = partial(_record, seen[name])
+                    hooks.enter_context(module.register_forward_pre_hook(watch, with_kwargs=True, prepend=True))
+                net(batch[:1].expand(size, *batch.shape[1:]).clone())
             shapes.append(seen)
         for call in self._by_key.values():
             few, many = shapes[0][call.module], shapes[1][call.module]
@@ -103,12 +100,7 @@ class Calls:
             call.hookable &= call.module not in unreachable
 
 
-def _recorder(seen: list[torch.Size | None]) -> Any:
-    def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tensors = [
-            a for a in (*args, *kwargs.values()) if a is not None and not isinstance(a, bool | int | float | str)
-        ]
-        one = len(tensors) == 1 and bool(args) and isinstance(args[0], Tensor) and tensors[0] is args[0]
-        seen.append(args[0].shape if one else None)
-
-    return record
+def _record(seen: list[torch.Size | None], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tensors = [a for a in (*args, *kwargs.values()) if a is not None and not isinstance(a, bool | int | float | str)]
+    one = len(tensors) == 1 and bool(args) and isinstance(args[0], Tensor) and tensors[0] is args[0]
+    seen.append(args[0].shape if one else None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hatrack.data.pictures import load
+from hatrack.data.image_set import load
 from hatrack.data.sets import SETS
 from hatrack.data.task import Split
 from hatrack.errors import HatrackError

@@ -7,14 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatrack.masks.unions import Unions, compact, constant_along
+from hatrack.masks.union_find import UnionFind, compact, constant_along
 
 PAIRS = st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6), max_size=4)
 
 
 @given(PAIRS)
 def test_merging_joins_sets(rounds: list[list[tuple[int, int]]]) -> None:
-    unions = Unions()
+    unions = UnionFind()
     unions.fresh("a", 5)
     unions.fresh("b", 7)
     sets = [{i} for i in range(13)]
@@ -29,7 +29,7 @@ def test_merging_joins_sets(rounds: list[list[tuple[int, int]]]) -> None:
 
 
 def test_pinned_units_are_always_on() -> None:
-    unions = Unions()
+    unions = UnionFind()
     units = unions.fresh("a", 4)
     unions.merge(units[1:2], units[3:4])
     unions.pin(units[3:])
@@ -46,7 +46,7 @@ def test_axes_that_only_repeat_are_seen_and_shortened(axis: int) -> None:
 
 
 def test_along_keeps_an_axis_and_merges_the_others() -> None:
-    unions = Unions()
+    unions = UnionFind()
     ids = unions.fresh("a", 6).view(2, 3)
     assert unions.along(ids, 1).flatten().tolist() == [1, 2, 3]
     assert unions.roots(ids).tolist() == [[1, 2, 3], [1, 2, 3]]
