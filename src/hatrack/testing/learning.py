@@ -155,7 +155,7 @@ def _watched(verb: Callable[..., Any]) -> Callable[..., Any]:
 @behaviour("learn in bf16, and let no step wait for the host", "mlp", "conv")
 def learns_in_bf16_without_round_trips(case: Case) -> None:
     seen: list[Epoch] = []
-    with patch("hatrack.learn.step.FastOnCpu", nullcontext):  # a device has none of it
+    with patch("hatrack.learn.step.fast", nullcontext):  # a device has none of it
         learner = case.learner(epochs=2, batch_size=80, precision="bf16")
         for verb in ("loss", "after_backward", "after_step"):
             setattr(learner.method, verb, _watched(getattr(learner.method, verb)))

@@ -109,7 +109,7 @@ def test_a_traced_step_follows_parameters_that_are_given_another_place() -> None
 
 @pytest.mark.usefixtures("traced_only")
 def test_running_statistics_and_dropout_are_part_of_a_traced_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "FastOnCpu", nullcontext)  # what is traced draws as torch does, in memory's order
+    monkeypatch.setattr(step, "fast", nullcontext)  # what is traced draws as torch does, in memory's order
     monkeypatch.setattr(model, "best_layout", lambda *_: torch.contiguous_format)
     shape = (1, 4, 4)
     both = [taught("hat", engine, convolutions, shape) for engine in ("compiled", "eager")]
