@@ -31,6 +31,9 @@ def study(
     file: Annotated[
         str, typer.Argument(metavar="FILE.toml|NAME", help="See: hatrack list recipes.", show_default=False)
     ],
+    scale: Annotated[
+        str, typer.Option(metavar="NAME", help="A smaller form that the file has; every recipe has small.")
+    ] = "",
     seeds: Seeds = None,
     methods: Annotated[str | None, typer.Option(metavar="A,B", help="Only these methods of the file.")] = None,
     settings: Settings = None,
@@ -65,7 +68,7 @@ def study(
         raise HatrackError(f"study takes no --engine; write {instead}.")
     if tensorboard:
         required()  # before anything is made
-    chosen = find(file).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
+    chosen = find(file, scale).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"

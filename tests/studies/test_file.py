@@ -109,9 +109,15 @@ def test_some_methods_and_other_seeds() -> None:
         ("[method.hat.grid]\nc = 1", "method.hat.grid: c must be a list of values, got 1"),
         ("[paper.acc.mnist2]\nhat = 1", "unknown benchmark in paper.acc 'mnist2'"),
         ("[paper.acc.split-digits]\nhat = 'good'", "must be a mean, or .mean, standard deviation., got 'good'"),
-        ("[paper]\nwithin = -1", "paper.within must be a number from 0 to 1e.15, got -1"),
-        ("[paper]\nwithin = nan", "paper.within must be a number from 0 to 1e.15, got nan"),
-        ("[paper]\nwithin = inf", "paper.within must be a number from 0 to 1e.15, got inf"),
+        ("[paper]\nwithin = -1", "paper.within must be a number from 0 to 1e.15 or 'order', got -1"),
+        ("[paper]\nwithin = nan", "paper.within must be a number from 0 to 1e.15 or 'order', got nan"),
+        ("[paper]\nwithin = inf", "paper.within must be a number from 0 to 1e.15 or 'order', got inf"),
+        (
+            "[paper.acc]\nwithin = 'narrow'",
+            "paper.acc.within must be a number from 0 to 1e.15 or 'order', got 'narrow'",
+        ),
+        ("[paper.acc.split-digits]\nhat = {mean = 1, band = 2}", "unknown key of paper.acc.split-digits.hat 'band'"),
+        ("[paper.acc.average]\nhat = 1", "unknown benchmark in paper.acc 'average'"),
         ("[paper.acc.split-digits]\nhat = nan", "at most 1e.15, its standard deviation at least 0, got nan"),
         (
             "[paper.acc.split-digits]\nhat = [1, 1e308]",

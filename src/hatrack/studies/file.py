@@ -6,7 +6,9 @@
     [benchmark.LABEL]      use = NAME (else the label is the name), settings on this benchmark
     [method.LABEL]         use = NAME, settings; [method.LABEL.on.BENCHMARK] on one benchmark only;
                            [method.LABEL.grid] lists of values: the method is run at every combination
-    [paper]                within = least half width of a band; [paper.MEASURE.BENCHMARK] LABEL = mean or [mean, std]
+    [paper]                within = least half width of a band, or "order" (no band); [paper.MEASURE] may have its own
+    [paper.MEASURE.BENCHMARK]        LABEL = mean, [mean, std] or {mean, std, within}; average = … over the benchmarks
+    [scale.NAME]           a smaller form of the study (see `scale`)
 
 A NAME, and that of a net, may be code: file.py:Name, from the folder of the study file, or package.module:Name; listed
 so, its label is Name. What stands further down wins: shared, benchmark, method, method on a benchmark, grid (see
@@ -27,11 +29,13 @@ from hatrack.measure import MEASURES, Reading, reading
 from hatrack.registry import short
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import TABLES, chosen
-from hatrack.studies.figures import MOST, Figure, figure
+from hatrack.studies.figures import Figure, figure, half
 from hatrack.studies.overrides import holds, merged
+from hatrack.studies.scale import scaled, what_changes
 
 _LISTS = ("seeds", "methods", "benchmarks", "measures")
-_TOP = ("title", "source", "notes", *_LISTS, "shared", "benchmark", "method", "paper")
+_TOP = ("title", "source", "notes", *_LISTS, "shared", "benchmark", "method", "paper", "scale")
+AVERAGE = "average"  # in [paper.MEASURE], beside the benchmarks: the mean over them
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ class Study:
     figures: Mapping[tuple[str, str, str], Figure]
     changes: tuple[str, ...] = ()  # what the command changed of the file, in words
     left_out: tuple[Entry, ...] = ()  # methods that the command leaves out; the others are still measured against them
+    scale: str = ""  # which smaller form of the file this is; nothing for all of it
+    scales: tuple[str, ...] = ()  # the smaller forms that the file has
+
+    def shown(self, benchmark: str) -> str:
+        """Return how a benchmark is called wherever figures stand: those of a smaller form must not be mistaken."""
+        return f"{benchmark} (scaled)" if self.scale else benchmark
 
     def narrowed(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> Study:
         """Return the study with some of its methods only (a label, or the family of a grid), or on other seeds."""
@@ -114,23 +124,32 @@ def own_settings(benchmark: Entry, method: Entry) -> dict[str, Any]:
     return merged(benchmark.settings, method.settings, method.on.get(benchmark.label, {}), method.point)
 
 
-def read(path: Path) -> Study:
-    """Read and check a study file."""
+def read(path: Path, scale: str = "") -> Study:
+    """Read and check a study file; `scale` names a smaller form that it has."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise HatrackError(f"the study file {str(path)!r} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         raise HatrackError(f"the study file {str(path)!r} is not text in UTF-8 ({error}).") from None
-    return parse(text, path.stem, path.parent)
+    return parse(text, path.stem, path.parent, scale)
 
 
-def parse(text: str, name: str, home: Path | None = None) -> Study:
+def parse(text: str, name: str, home: Path | None = None, scale: str = "") -> Study:
     """Return the study that a text describes; code that it names is loaded, files from `home`."""
     try:
-        return _study(tomllib.loads(text), text, name, home)
+        document = tomllib.loads(text)
+        return _scaled(document, text, name, home, scale) if scale else _study(document, text, name, home)
     except (ValueError, RecursionError) as error:  # what TOML or the keys object to
         raise HatrackError(f"study {name!r}: {error}") from None
+
+
+def _scaled(document: Mapping[str, Any], text: str, name: str, home: Path | None, scale: str) -> Study:
+    """Return a smaller form: its runs are another experiment than the paper's, so that no figure keeps a band."""
+    study = _study(scaled(document, scale), text, f"{name}-{scale}", home)
+    figures = {key: replace(figure, half=None) for key, figure in study.figures.items()}
+    changes = (f"scaled by [scale.{scale}]: {what_changes(document['scale'][scale])}",)
+    return replace(study, title=f"{study.title} (scaled)", figures=figures, changes=changes, scale=scale)
 
 
 def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None) -> Study:
@@ -161,6 +180,7 @@ def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None)
         measures=[_reading(m, home) for m in _names(document, "measures", ["acc", "forgetting"])],
         shared=shared,
         figures=_figures(document.get("paper", {}), [b.label for b in benchmarks]),
+        scales=tuple(document.get("scale", {})),
     )
 
 
@@ -250,19 +270,19 @@ def _said(point: Mapping[str, Any], digits: str) -> str:
 def _figures(paper: Any, benchmarks: Sequence[str]) -> dict[tuple[str, str, str], Figure]:
     """Read [paper]; a label that is not among the methods is a row of the paper's alone."""
     _table("paper", paper)
-    within = paper.get("within", 0.0)
-    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= MOST:
-        raise HatrackError(f"paper.within must be a number from 0 to {MOST:g}, got {within!r:.99}.")
+    places = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else [*benchmarks]
+    everywhere = half(paper.get("within", 0.0), "paper.within")
     found = {}
     for name, by_benchmark in _without(paper, "within").items():
         _table(f"paper.{name}", by_benchmark)
-        for where, by_method in by_benchmark.items():
-            if where not in benchmarks:
-                raise unknown(f"benchmark in paper.{name}", where, benchmarks)
+        here = half(by_benchmark["within"], f"paper.{name}.within") if "within" in by_benchmark else everywhere
+        for where, by_method in _without(by_benchmark, "within").items():
+            if where not in places:
+                raise unknown(f"benchmark in paper.{name}", where, places)
             _table(f"paper.{name}.{where}", by_method)
             for label, given in by_method.items():
                 place = f"paper.{name}.{where}.{label}"
-                found[reading(name).text, where, label] = figure(given, float(within), place)
+                found[reading(name).text, where, label] = figure(given, here, place)
     return found
 
 

@@ -9,7 +9,9 @@ from typing import Any
 from hatrack import __version__
 from hatrack.report.builder import Card, Head, Section, build, escape, how, left_out, table
 from hatrack.report.words import DASH, counted, duration, number, size, whole
+from hatrack.studies.across import page_section
 from hatrack.studies.execute import Outcome
+from hatrack.studies.order import order
 from hatrack.studies.pictures import closer_looks, over_the_tasks, seed_by_seed
 from hatrack.studies.ranking import lines, ranking
 from hatrack.studies.table import Table, agreement, tables, verdicts
@@ -24,7 +26,7 @@ def page(outcome: Outcome) -> str:
     where = [study.source, *(counted(count, noun) for noun, count in counts.items())]
     head = Head("hatrack study report", study.title, where, _said(outcome, made), study.notes)
     sections = [
-        Section("result", "Result", "".join(map(_result, made))),
+        Section("result", "Result", "".join(map(_result, made)) + page_section(outcome)),
         Section("seeds", "Seed by seed", seed_by_seed(outcome, made)),
         Section("tasks", "Over the tasks", over_the_tasks(outcome, made)),
         Section("ranking", "Ranking", "".join(map(_ranking, made))),
@@ -41,7 +43,7 @@ def _said(outcome: Outcome, made: Sequence[Table]) -> str:
     """Say in words how the study went."""
     done = sum(f.result is not None for f in outcome.findings)
     text = f"{done} of {counted(len(outcome.findings), 'run')} finished."
-    text = f"{text} {agreement(verdicts(made))}".rstrip()
+    text = " ".join(part for part in (text, agreement(verdicts(made)), str(order(made))) if part)
     if outcome.diverged:
         text += f" Training diverged in {counted(len(outcome.diverged), 'run')}: see Runs."
     if outcome.study.changes:

@@ -14,11 +14,11 @@ def names() -> list[str]:
     return sorted(file.stem for file in shipped("recipes").glob("*.toml"))
 
 
-def find(given: str) -> Study:
-    """Return the study in a file, or the recipe of that name."""
+def find(given: str, scale: str = "") -> Study:
+    """Return the study in a file, or the recipe of that name; `scale` names a smaller form that it has."""
     path = Path(given)
     if path.suffix == ".toml" or path.is_file():
-        return read(path)
+        return read(path, scale)
     if given not in names():
         raise unknown("recipe", given, names())
-    return read(shipped("recipes") / f"{given}.toml")
+    return read(shipped("recipes") / f"{given}.toml", scale)

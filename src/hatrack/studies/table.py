@@ -1,10 +1,10 @@
-"""The study's table: for every benchmark and method, each measure over the seeds beside the paper's figure."""
+"""A study's tables: for every benchmark and method, each measure over the seeds beside the paper's figure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from hatrack.measure import Interval, Reading, interval, reading
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """All methods on one benchmark, in the order of the study file."""
+    """All methods on one benchmark, in the order of the study file; `benchmark` as it is shown."""
 
     benchmark: str
     measures: Sequence[Reading]
@@ -73,10 +73,14 @@ class Table:
         """The runs of every method."""
         return {row.label: row.findings for row in self.rows}
 
-    def paper(self, measure: Reading) -> dict[str, tuple[float, float, float]]:
-        """Return the paper's figures of a measure with the ends of their bands, by method."""
+    def figures(self, measure: Reading) -> dict[str, Figure]:
+        """Return the paper's figures of a measure, by method."""
         figures = {row.label: row.cells[measure.text].figure for row in self.rows}
-        return {label: (found.mean, found.low, found.high) for label, found in figures.items() if found is not None}
+        return {label: found for label, found in figures.items() if found is not None}
+
+    def paper(self, measure: Reading) -> dict[str, tuple[float, float, float]]:
+        """Return those that have a band, with its ends."""
+        return {label: (f.mean, *f.band) for label, f in self.figures(measure).items() if f.band is not None}
 
     def ours(self) -> list[Row]:
         """Return the rows that are more than the paper's."""
@@ -84,23 +88,29 @@ class Table:
 
     def lines(self) -> list[list[str]]:
         """Return the table as text: its heads, then a line a row, the paper's figures and the verdict beside ours."""
-        compared = [m for m in self.measures if self.paper(m)]
-        heads = [[m.text, "paper", "band"] if m in compared else [m.text] for m in self.measures]
+        printed, held = ([m for m in self.measures if of(m)] for of in (self.figures, self.paper))
+        heads = [[m.text, *["paper"] * (m in printed), *["band"] * (m in held)] for m in self.measures]
         lines = [[self.benchmark, "seeds", *(head for group in heads for head in group), "time a run", "peak memory"]]
         for row in self.rows:
             line = [row.label, f"{row.finished}/{len(row.findings)}" if row.findings else "paper only"]
             for measure in self.measures:
                 cell = row.cells[measure.text]
-                line.append(_ours(cell, measure))
-                line += [DASH if cell.figure is None else str(cell.figure), cell.verdict] if measure in compared else []
+                line.append(ours(cell, measure))
+                line += [printed_as(cell.figure)] if measure in printed else []
+                line += [cell.verdict] if measure in held else []
             lines.append([*line, duration(row.seconds), size(row.memory)])
         return lines
 
 
-def _ours(cell: Cell, measure: Reading) -> str:
+def ours(cell: Cell, measure: Reading) -> str:
     """Write mean ± standard deviation."""
     mean = number(cell.mean, measure.measure)
     return mean if cell.std is None else f"{mean} ± {number(cell.std, measure.measure)}"
+
+
+def printed_as(figure: Figure | None, deviation: bool = True) -> str:
+    """Write a figure as the paper prints it."""
+    return DASH if figure is None else str(figure if deviation else replace(figure, std=None))
 
 
 def tables(outcome: Outcome) -> list[Table]:
@@ -112,7 +122,7 @@ def tables(outcome: Outcome) -> list[Table]:
         theirs = [label for _, where, label in study.figures if where == benchmark and label not in ours]
         labels = [*ours, *dict.fromkeys(theirs)]
         rows = [_row(outcome, benchmark, label) for label in labels]
-        made.append(Table(benchmark, study.measures, rows))
+        made.append(Table(study.shown(benchmark), study.measures, rows))
     return made
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hatrack.studies.across import across
 from hatrack.studies.execute import Outcome
+from hatrack.studies.order import order
 from hatrack.studies.ranking import lines, ranking
 from hatrack.studies.table import Table, agreement, tables, verdicts
 from hatrack.visible import visible
 
 
 def summary(outcome: Outcome, folder: Path) -> str:
-    """Return a table a benchmark, the ranking, what diverged, what failed and where the files are."""
+    """Return a table a benchmark and over all, the ranking, what diverged, what failed and where the files are."""
     made = tables(outcome)
-    blocks = [_title(outcome), *(aligned(table.lines()) for table in made), *(_ranking(table) for table in made)]
-    blocks += [agreement(verdicts(made)), _diverged(outcome), _failures(outcome), _files(folder)]
+    blocks = [_title(outcome), *(aligned(table.lines()) for table in made)]
+    blocks += [aligned(one.lines(deviations=False)) for one in across(outcome, made)]
+    blocks += [*(_ranking(table) for table in made), agreement(verdicts(made)), str(order(made))]
+    blocks += [_diverged(outcome), _failures(outcome), _files(folder)]
     return "\n\n".join(block for block in blocks if block)
 
 
