@@ -64,6 +64,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "guarantee",
         "verified",
         "parameters",
+        "learnable",
         "seconds",
         "memory",
         "kept",
@@ -84,6 +85,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
     assert (len(result["reuse"]), result["guarantee"], result["device"]) == (5, True, "cpu")
     # 64·12 + 12, 12·8 + 8, and five heads of 8·2 + 2
     assert result["parameters"] == 780 + 104 + 90
+    assert result["learnable"] == result["parameters"] + 5 * 20  # an embedding a unit and task
     assert result["kept"] == 5 * (12 + 8)  # a byte a unit and task
 
 

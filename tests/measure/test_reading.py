@@ -19,6 +19,7 @@ RESULT: dict[str, Any] = {
     "seconds": 12.5,
     "memory": 1024,
     "parameters": 10,
+    "learnable": 12,
     "kept": 2048,
 }
 
@@ -54,6 +55,8 @@ RESULT: dict[str, Any] = {
         ("seconds", 12.5),
         ("memory", 1024),
         ("parameters", 10),
+        ("learnable", 12),
+        ("minutes", 12.5 / 60),
         ("kept", 2048),
     ],
 )

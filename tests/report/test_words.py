@@ -67,7 +67,13 @@ def test_sizes(kept: int | None, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("acc", 0.5, "0.5000"), ("seconds", 192, "3 min 12 s"), ("kept", 300, "300 B"), ("parameters", 7e6, "7,000,000")],
+    [
+        ("acc", 0.5, "0.5000"),
+        ("seconds", 192, "3 min 12 s"),
+        ("minutes", 3.25, "3.2 min"),
+        ("kept", 300, "300 B"),
+        ("parameters", 7e6, "7,000,000"),
+    ],
 )
 def test_a_measure_is_written_in_its_unit(name: str, value: float, said: str) -> None:
     assert words.number(value, MEASURES[name]) == said

@@ -143,6 +143,11 @@ class Learner:
         return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.answering()))
 
     @property
+    def learnable_count(self) -> int:
+        """The number of parameters that training moved, those of all tasks together, masks among them."""
+        return self.parameters_count + self.method.learned_besides()
+
+    @property
     def history(self) -> list[TaskHistory]:
         """What `learn` has returned for every finished task."""
         return self._history[: self.finished]

@@ -117,8 +117,12 @@ _TABLE = (
     _chi("F-total", "accumulated importance, how often", _OFTEN),
     _chi("G-total", "accumulated importance, by how much", _MUCH),
     _cost("seconds", "time", "of all tasks together", "seconds"),
+    replace(_cost("minutes", "time in minutes", "of all tasks together", "minutes"),
+            of=lambda result: None if result.get("seconds") is None else result["seconds"] / 60),
     _cost("memory", "peak memory", "on a GPU what tensors held at most, on a CPU the whole process", "bytes"),
     _cost("parameters", "parameters", "what all tasks are answered with: networks, columns, heads; masks not", "count"),
+    _cost("learnable", "learnable parameters", "what training moves for all tasks together, masks too (SPG’s Table 10)",
+          "count"),
     _cost("kept", "kept for the tasks besides network and heads", "masks, importances, own weights, samples", "bytes"),
 )
 # fmt: on

@@ -11,7 +11,7 @@ from hatrack.measure.accuracy import Matrix, diagonal
 
 Result: TypeAlias = Mapping[str, Any]
 References: TypeAlias = Mapping[str, Any]
-Unit: TypeAlias = Literal["share", "seconds", "bytes", "count"]
+Unit: TypeAlias = Literal["share", "seconds", "minutes", "bytes", "count"]
 NO_REFERENCES: References = MappingProxyType({})
 
 REFERENCES: dict[str, tuple[str, Callable[[Matrix], list[Any]]]] = {

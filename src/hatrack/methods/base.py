@@ -248,6 +248,13 @@ class Method(Holder):
         """Return a finished task's gates over all units; None for methods without unit masks."""
         return None
 
+    def learned_besides(self) -> int:
+        """Return how many parameters training moves for all tasks so far besides what answers are computed with.
+
+        Such are masks, an entry a task; less what answers are computed with and no training moves.
+        """
+        return 0
+
     def facts(self) -> Mapping[str, float | None]:
         """Return further figures of the task just learned, by name, for the record."""
         return {}

@@ -87,6 +87,9 @@ class PMask(HardAttention):
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self.masks.complete(self.masks.of(task))
 
+    def learned_besides(self) -> int:
+        return (self.task + 1) * sum(self.masks.sizes)
+
     def occupied(self) -> Mapping[str, Tensor]:
         taken = self.masks.union()
         if self.task == len(self.masks.packed):

@@ -135,6 +135,9 @@ class UCL(Method):
                 found[bias] = own.flatten()
         return found
 
+    def learned_besides(self) -> int:
+        return sum(rho.numel() for rho in self.rho.values())
+
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), **{f"rho/{name}": rho for name, rho in self.rho.items()}}
 

@@ -64,6 +64,8 @@ def number(value: float | None, measure: Measure) -> str:
         return DASH
     if measure.unit == "seconds":
         return duration(value)
+    if measure.unit == "minutes":
+        return f"{value:.1f} min"
     if measure.unit == "bytes":
         return size(value)
     return f"{value:.4f}" if measure.unit == "share" else f"{value:,.0f}"

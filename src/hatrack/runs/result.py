@@ -43,6 +43,7 @@ def assemble(
         "guarantee": learner.method.promises(),
         "verified": learner.verify().numbers(),
         "parameters": learner.parameters_count,
+        "learnable": learner.learnable_count,
         "seconds": seconds,
         "memory": max((line.get("memory", 0) for line in lines), default=0),
         "kept": learner.kept_bytes(),
