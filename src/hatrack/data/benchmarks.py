@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from hatrack.data import by_class, federated, permuted
+from hatrack.data.fewer import OPTION, fewer
 from hatrack.data.locate import Folder
 from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sequence import sequence
@@ -57,7 +58,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any)
     """Return the tasks of a benchmark: a built-in one, file.py:Name or package.module:Name.
 
     Order and splits depend on the seed alone. `data` is the folder that holds the image sets (else HATRACK_DATA, else
-    the user's cache).
+    the user's cache). `train_per_class`: train on at most so many samples a class, and validate on fewer in proportion.
     """
     return make(BENCHMARKS.named(str(benchmark)), seed, data=data, **options)
 
@@ -65,6 +66,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any)
 def make(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) -> list[Task]:
     """Return the same by a name that is known already."""
     chosen = BENCHMARKS.find(benchmark)
+    most = 0 if OPTION in chosen.options else options.pop(OPTION, 0)
     if not isinstance(seed, Integral) or seed < 0:
         raise HatrackError(f"seed must be a whole number, 0 or more, got {seed!r}.")
     for key in options:
@@ -81,7 +83,7 @@ def make(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) 
     made = chosen.build(seed=seed, **folder, **chosen.fixed, **options)
     if not isinstance(made, list) or not made or not all(isinstance(task, Task) for task in made):
         raise HatrackError(f"benchmark {benchmark!r} must return a list of hatrack.Task, got {made!r:.99}.")
-    return made
+    return [fewer(task, most, seed) for task in made] if most else made
 
 
 _READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {

@@ -8,6 +8,7 @@ from inspect import Parameter
 from typing import Any
 
 from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.data.fewer import OPTION
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
 from hatrack.nets import NETS, options
@@ -42,7 +43,7 @@ def of_net(name: str) -> dict[str, Setting]:
 
 def of_benchmark(name: str) -> dict[str, Setting]:
     """Return the settings of a benchmark."""
-    return _parameters(BENCHMARKS[name].build, BENCHMARKS[name].options)
+    return {OPTION: Setting(int, 0), **_parameters(BENCHMARKS[name].build, BENCHMARKS[name].options)}
 
 
 def _parameters(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Setting]:
