@@ -56,9 +56,11 @@ def study(
     from hatrack.runs.multi_seed import parse_seeds
     from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse_all
+    from hatrack.show.recipes import expected
     from hatrack.show.study import StudyProgress
     from hatrack.studies.execute import Machine, execute
     from hatrack.studies.export import write
+    from hatrack.studies.plan import Places, plan
     from hatrack.studies.recipes import find
     from hatrack.studies.text import summary
 
@@ -74,6 +76,10 @@ def study(
     shared = references if references is not None else folder.absolute().parent / "references"
     runner = _executor(on, address, workers)
     machine = Machine(device, data, tensorboard, remote=address is not None)
+    if chosen.scales and address is None:
+        planned = plan(chosen, Places(folder.absolute() / "runs", shared.absolute()), device, data)
+        if hours := expected(planned):
+            say_line(hours)
     try:
         outcome = execute(chosen, folder, shared, machine, runner, StudyProgress())
     except KeyboardInterrupt:

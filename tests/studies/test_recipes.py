@@ -9,6 +9,7 @@ import pytest
 from hatrack.cli import main
 from hatrack.errors import HatrackError
 from hatrack.methods.ucl import UCL
+from hatrack.runs.setup import sequence_of
 from hatrack.runs.spec import resolve
 from hatrack.show import lists
 from hatrack.show.recipes import recipe
@@ -68,11 +69,76 @@ def test_a_recipe_resolves(name: str) -> None:
         ("spg-table8", "F-total", "fe-20", "SPG", 0.10, 0.01),
         ("spg-table12", "acc", "t-20", "B1(0.5)", 0.50, 0.01),
         ("spg-table14", "acc", "i-100", "HPG", 0.49, 0.01),
+        ("spg-table14", "acc", "average", "HPG", 0.70, None),
+        ("spg-table12", "acc", "average", "B2", 0.71, None),
+        ("spg-tables2-4", "acc", "average", "NCL", 0.62, None),
+        ("spg-tables2-4", "minutes", "c-10", "UCL", 175, 38),
+        ("spg-tables2-4", "minutes", "i-100", "TAG", 5821, 244),
+        ("spg-tables2-4", "minutes", "fe-20", "CAT", 412, 96),
+        ("spg-tables2-4", "learnable", "c-20", "SupSup", 130_191_360, None),
+        ("spg-tables2-4", "learnable", "i-100", "UCL", 8_557_416, None),
     ],
 )
 def test_figures(recipe: str, measure: str, benchmark: str, method: str, mean: float, std: float | None) -> None:
     figure = recipes.find(recipe).figures[measure, benchmark, method]
     assert (figure.mean, figure.std) == (mean, std)
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_band_shuts_0_out_unless_the_figure_may_be_0(name: str) -> None:
+    """A band so wide that nothing at all would be within it says nothing."""
+    for place, figure in recipes.find(name).figures.items():
+        if figure.band is not None and figure.mean != 0 and (figure.std or 0) <= abs(figure.mean) / 2:
+            assert figure.verdict(0) != "within", (place, figure)
+
+
+@pytest.mark.parametrize("name", ["pmask-table1", "pmask-table2", "resnet18"])
+def test_no_count_of_parameters_must_miss(name: str) -> None:
+    """By hand: network, heads, and for hat-bn nine more copies of its norms; only those in reach have a band."""
+    study = recipes.find(name)
+    heads = 110 * (512 + 1)
+    counts = {
+        "resnet18-joint": 11_168_832 + heads,
+        "resnet18-sgd": 11_168_832 + heads,
+        "resnet18-hat": 11_168_832 + heads,
+    }
+    held = {key[2]: figure for key, figure in study.figures.items() if figure.band is not None}
+    assert set(held) == (set(counts) if name == "resnet18" else set())
+    for method, figure in held.items():
+        assert figure.verdict(counts[method]) == "within"
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_has_a_smaller_form(name: str) -> None:
+    whole, small = recipes.find(name), recipes.find(name, "small")
+    assert small.name == f"{name}-small"
+    assert set(small.seeds) <= set(whole.seeds)
+    assert not any(figure.band for figure in small.figures.values())
+    sizes = {}
+    for study in (whole, small):
+        made = plan(study.narrowed(None, study.seeds[:1]), Places(Path("own"), Path("shared")), "cpu")
+        sizes[study.scale] = [
+            sum(cost._sample_epochs(s)[1] for s in made.work().values()) * len(study.seeds),
+            made.runs,
+        ]
+    assert sizes["small"][0] < sizes[""][0] / 5
+    for run in sizes["small"][1]:
+        assert run.spec.benchmark_options["train_per_class"] <= 1000
+        assert run.spec.epochs <= 60 or run.spec.method == "random"
+        # Columns and modules keep their proportion to the network of the others.
+        scale = {"pnn": 1.117 / 4, "pathnet": 0.258 / 4}.get(run.spec.method)
+        if scale is not None:
+            tasks = run.spec.benchmark_options.get("tasks", cost.SIZES[run.spec.benchmark].tasks)
+            wanted = scale / tasks if run.spec.method == "pnn" else scale
+            assert run.spec.net_options["width_scale"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("scale", ["", "small"])
+def test_the_stand_in_that_is_advised_fails_no_member_of_fig7(scale: str, tmp_path: Path) -> None:
+    study = recipes.find("hat-fig7", scale).with_settings({"replace": "facescrub=yale_faces"})
+    for run in plan(study, Places(tmp_path, tmp_path), "cpu", str(tmp_path)).runs:
+        with pytest.raises(HatrackError, match="no train and test Parquet files in"):
+            sequence_of(run.spec)  # what it lacks is the pictures alone
 
 
 @pytest.mark.parametrize(
@@ -100,7 +166,7 @@ def test_columns_and_modules_have_the_sizes_of_hats_paper(name: str) -> None:
     study = recipes.find(name)
     for run in plan(study.narrowed(None, study.seeds[:1]), Places(Path("own"), Path("shared")), "cpu").runs:
         size = (run.spec.net_options.get("width_scale", 1.0), run.spec.net_options.get("branches", 1))
-        tasks = run.spec.benchmark_options.get("tasks", cost.SIZES[run.spec.benchmark][0])
+        tasks = run.spec.benchmark_options.get("tasks", cost.SIZES[run.spec.benchmark].tasks)
         own = {"pnn": (1.117 / tasks, 1), "pathnet": (0.258, 16)}
         assert size == pytest.approx(own.get(run.spec.method, (1.0, 1))), (run.method, run.benchmark)
 
@@ -124,20 +190,25 @@ def test_by_name_by_file_and_neither(tmp_path: Path) -> None:
 
 
 def test_hours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By hand: 2 methods × 54,000 samples × 2 ms on two cores; 31 epochs if nothing improves, else 200."""
+    """By hand: 2 methods × 54,000 samples × 2 ms on two cores; 31 epochs if nothing improves, else 200.
+
+    To answer a sample takes 0.3 of a step: 0.12 × 54,000 after every epoch, 5,000 after task 1 and 10,000 after task 2.
+    """
     monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
     timed: list[object] = []
     monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: timed.append(spec) or 0.002)
     monkeypatch.setattr(cost, "default_workers", lambda device: 2)
+    monkeypatch.setattr(cost, "STEP", {"ewc": 1.5})
     study = recipes.find("hat-mnist2").narrowed(["sgd", "ewc"], [0])
     made = plan(study, Places(Path("own"), Path("shared")), "cpu")
-    found = cost.estimate(made)
+    found = cost.estimate(made.work().values())
     assert found is not None
-    assert found.high == pytest.approx(2 * 54_000 * 0.002 * 200 / 2 / 3600)
-    assert found.low == pytest.approx(2 * 54_000 * 0.002 * 31 / 2 / 3600)  # 6 drops of 5 epochs, after the first
+    epoch, tests = 54_000 * (1 + 1.5 + 2 * 0.3 * 0.12), 2 * 0.3 * 15_000
+    assert found.high == pytest.approx((200 * epoch + tests) * 0.002 / 2 / 3600)
+    assert found.low == pytest.approx((31 * epoch + tests) * 0.002 / 2 / 3600)  # 6 drops of 5 epochs, after the first
     assert found.where == "2 cores"
     assert len(timed) == 1
-    assert cost.estimate(made) == found
+    assert cost.estimate(made.work().values()) == found
     assert len(timed) == 1  # kept in the cache
 
 
@@ -146,7 +217,7 @@ def test_networks_are_timed_size_by_size(monkeypatch: pytest.MonkeyPatch, tmp_pa
     timed: list[float] = []
     monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, _: timed.append(spec.net_options["width_scale"]) or 1.0)
     study = recipes.find("hat-cifar").narrowed(["sgd", "pathnet", "pnn"], [0])
-    cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu"))
+    cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu").work().values())
     assert sorted(timed) == [0.1117, 0.258, 1.0]
 
 
@@ -154,19 +225,22 @@ def test_joint_training_costs_what_it_does(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("HATRACK_CACHE", str(tmp_path))
     monkeypatch.setattr(cost, "_seconds_a_sample", lambda spec, shape: 0.001)
     monkeypatch.setattr(cost, "default_workers", lambda device: 1)
+    monkeypatch.setattr(cost, "STEP", {})
     study = recipes.find("hat-cifar").narrowed(["joint"], [0])
-    found = cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu"))
+    found = cost.estimate(plan(study, Places(Path("own"), Path("shared")), "cpu").work().values())
     assert found is not None
-    assert found.high == pytest.approx(sum(9000 * t for t in range(1, 11)) * 0.001 * 200 / 3600)
+    passes = sum(9000 * t for t in range(1, 11)) * 200 * (1 + 0.3 * 0.12)
+    assert found.high == pytest.approx((passes + 0.3 * 2000 * 55) * 0.001 / 3600)
 
 
 @pytest.mark.parametrize(("method", "passes"), [("CAT", 1 + sum(range(3, 12))), ("PathNet", 2 * 10), ("EWC", 10)])
-def test_phases_count(method: str, passes: int) -> None:
+def test_phases_count(monkeypatch: pytest.MonkeyPatch, method: str, passes: int) -> None:
     """CAT trains task t, a reference and a model for each earlier task: t + 1 times for t > 1; PathNet two paths."""
     made = plan(recipes.find("spg-tables2-4").narrowed([method], [0]), Places(Path("own"), Path("shared")), "cpu")
     (spec,) = [run.spec for run in made.runs if run.benchmark == "c-10"]
+    monkeypatch.setattr(cost, "STEP", {})
     least, most = cost._sample_epochs(spec)
-    assert most == pytest.approx(4500 * 500 * passes)
+    assert most == pytest.approx(4500 * 500 * passes * (1 + 0.3 * 0.12) + 0.3 * 1000 * 55)
     assert 0 < least < most
 
 
@@ -175,7 +249,17 @@ def test_members_left_out_are_counted_not_their_letters(without: str | list[str]
     def most(left_out: str | list[str]) -> float:
         return cost._sample_epochs(resolve({"method": "sgd", "benchmark": "mixture"}, [("without", left_out)]))[1]
 
-    assert most(without) == pytest.approx(most([]) * 6 / 8)
+    tests = [0.3 * 90_000 / 8 * count * (count + 1) / 2 for count in (6, 8)]
+    assert most(without) - tests[0] == pytest.approx((most([]) - tests[1]) * 6 / 8)
+
+
+def test_fewer_samples_a_class_cost_less() -> None:
+    def learned(sets: list[tuple[str, object]]) -> float:
+        most = cost._sample_epochs(resolve({"method": "sgd", "benchmark": "c-20", "epochs": 9}, sets))[1]
+        return most - 0.3 * 500 * 210
+
+    assert learned([("train_per_class", 90)]) == pytest.approx(learned([]) / 5)  # of 450
+    assert learned([("train_per_class", 900)]) == pytest.approx(learned([]))
 
 
 def test_one_sample_is_timed_in_earnest() -> None:

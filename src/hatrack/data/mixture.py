@@ -27,8 +27,8 @@ def mixture(
     """Return the eight sets as 32×32×3 tasks; 28×28 grey pictures are zero-padded by 2 and repeated thrice.
 
     `without` leaves members out ("facescrub,svhn" or a list); `replace` puts another set in a member's place
-    ("facescrub=yale_faces" or a mapping). The other members keep their order, and every task's notes say what
-    was changed.
+    ("facescrub=yale_faces" or a mapping), unless that member is left out. The other members keep their order, and every
+    task's notes say what was changed.
     """
     left_out = names_in(without)
     stand_ins = _pairs(replace)
@@ -38,15 +38,12 @@ def mixture(
     for stand_in in stand_ins.values():
         if stand_in not in SETS:
             raise unknown("set", stand_in, SETS)
-    both = sorted(set(left_out) & set(stand_ins))
-    if both:
-        raise HatrackError(f"mixture cannot both leave out and replace {both[0]!r}; give one of the two.")
     kept = [MEMBERS[position] for position in shuffled(len(MEMBERS), seed) if MEMBERS[position] not in left_out]
     used = [stand_ins.get(member, member) for member in kept]
     if not used or len(set(used)) < len(used):
         raise HatrackError(f"mixture needs at least one set and no set twice, got {', '.join(used) or 'none'}.")
     notes = [f"mixture without {member}" for member in left_out]
-    notes += [f"mixture with {stand_in} in place of {member}" for member, stand_in in stand_ins.items()]
+    notes += [f"mixture with {stand_in} in place of {m}" for m, stand_in in stand_ins.items() if m in kept]
     return [_task(member, stand_ins.get(member), seed, data, notes) for member in kept]
 
 

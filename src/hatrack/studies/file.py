@@ -149,7 +149,8 @@ def _scaled(document: Mapping[str, Any], text: str, name: str, home: Path | None
     study = _study(scaled(document, scale), text, f"{name}-{scale}", home)
     figures = {key: replace(figure, half=None) for key, figure in study.figures.items()}
     changes = (f"scaled by [scale.{scale}]: {what_changes(document['scale'][scale])}",)
-    return replace(study, title=f"{study.title} (scaled)", figures=figures, changes=changes, scale=scale)
+    title, scales = f"{study.title} (scaled)", tuple(document["scale"])
+    return replace(study, title=title, figures=figures, changes=changes, scale=scale, scales=scales)
 
 
 def _study(document: Mapping[str, Any], text: str, name: str, home: Path | None) -> Study:
