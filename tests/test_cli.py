@@ -339,6 +339,21 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(capsys: pytest.CaptureFixture[
     assert main(["verify", "a"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "where"), [(["run"], "hatrack.runs.spec.resolve"), (["list", "methods"], "hatrack.show.lists.text")]
+)
+def test_ctrl_c_before_anything_has_begun_leaves_nothing(
+    words: list[str], where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupt)
+    assert main(words) == 130
+    assert capsys.readouterr().err.strip() == ""
+    assert list(Path().iterdir()) == []
+
+
 def test_a_run_in_use_is_left_alone(capsys: pytest.CaptureFixture[str], finished: Path) -> None:
     from hatrack.runs.folder import open_run
 

@@ -360,6 +360,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), 1 if isinstance(error, Edited) else 3 if isinstance(error, Unverifiable) else 2)
     except UsageError as error:
         return _complain(str(restated(error)), 2)
+    except (typer.Abort, KeyboardInterrupt):  # some versions of typer raise, others return it
+        return 130
     except (OSError, MemoryError, RuntimeError) as error:
         lacking = ran_out(error)
         if lacking is not None:

@@ -122,6 +122,66 @@ def test_a_finished_task_keeps_one_bit_an_entry(tmp_path: Path) -> None:
     assert torch.equal(learner.predict(x, 0), again.predict(x, 0))
 
 
+def flat_net() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 50), nn.ReLU(), nn.Linear(50, 20))
+
+
+def test_soft_gates_are_kept_as_they_are_and_lock_by_the_largest(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    learner = Learner(flat_net(), PMask(hard=False, s_max=5.0), epochs=2, batch_size=8, device="cpu")
+    gates = []
+    for t in range(2):
+        learner.learn(task("ab"[t], t))
+        gates.append(sigmoid(5.0 * learner.method.embedding.detach().double().numpy()))
+    assert not learner.method.promises()
+    used = [np.concatenate([u.flatten().numpy() for u in learner.method.use(t).values()]) for t in range(2)]
+    for mine, kept in zip(gates, used, strict=True):
+        np.testing.assert_allclose(kept, mine, rtol=1e-5)
+        assert ((mine > 0.01) & (mine < 0.99)).mean() > 0.5
+    taken = np.concatenate([u.flatten().numpy() for u in learner.method.occupied().values()])
+    np.testing.assert_allclose(taken, np.maximum(*gates), rtol=1e-5)
+    x = torch.randn(9, 6)
+    w, b = (p.detach().double().numpy() for p in list(learner.model.net.parameters())[:2])
+    hidden = np.maximum(x.numpy() @ (w * used[0][:300].reshape(50, 6)).T + b * used[0][300:350], 0)
+    own = list(learner.model.net.parameters())[2:]
+    w, b = (p.detach().double().numpy() for p in own)
+    features = hidden @ (w * used[0][350:1350].reshape(20, 50)).T + b * used[0][1350:]
+    head = learner.model.heads[0]
+    expected = features @ head.weight.detach().numpy().T + head.bias.detach().numpy()
+    np.testing.assert_allclose(learner.predict(x, 0).numpy(), expected, rtol=1e-4, atol=1e-5)
+    learner.save(tmp_path)
+    again = hatrack.load(tmp_path, flat_net())
+    assert torch.equal(learner.predict(x, 0), again.predict(x, 0))
+
+
+def test_ewc_holds_what_soft_gates_leave_open() -> None:
+    drift = {}
+    for lam in (1e6, 1e-9):
+        torch.manual_seed(0)
+        method = PMask(hard=False, s_max=5.0, lam=lam, lr=LR)
+        learner = Learner(flat_net(), method, epochs=4, batch_size=8, device="cpu")
+        learner.learn(task("a", 0))
+        x, y = task("a", 0).train.on(torch.device("cpu"))
+        masks, found = method.use(0), {n: np.zeros(p.shape) for n, p in method.masks.masked.items()}
+        for rows in torch.arange(40).split(20):
+            weights = {n: (p.detach() * masks[n]).requires_grad_() for n, p in method.masks.masked.items()}
+            loss = nn.functional.cross_entropy(learner.model.logits(x[rows], 0, weights=weights), y[rows])
+            for (n, _), g in zip(weights.items(), torch.autograd.grad(loss, list(weights.values())), strict=True):
+                found[n] += 20 / 40 * (g * masks[n]).numpy() ** 2  # dL/dW = dL/d(W ⊙ a) ⊙ a
+        for n, f in found.items():
+            np.testing.assert_allclose(method.anchor.weights[n].numpy(), f, rtol=1e-4, atol=1e-12)
+        anchored = {n: p.detach().clone() for n, p in method.masks.masked.items()}
+        learner.learn(task("b", 1))
+        off = {n: (p.detach() - anchored[n]).numpy() for n, p in method.masks.masked.items()}
+        drift[lam] = sum(float((found[n] * off[n] ** 2).sum()) for n in found)
+    assert 0 < drift[1e6] < 0.5 * drift[1e-9]
+
+
+def test_ewc_beside_hard_gates_is_refused() -> None:
+    with pytest.raises(hatrack.HatrackError, match="lam = 3 has nothing to hold where gates are hard"):
+        PMask(lam=3.0)
+
+
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
 def test_packing_and_unpacking(count: int) -> None:
     mask = torch.rand(count) < 0.5

@@ -30,6 +30,20 @@ def test_parameters_of_a_basic_block_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_dropout_stands_before_the_last_convolution_of_every_block(name: str) -> None:
+    net, plain = build(name, (3, 32, 32), width=4, dropout=0.3), build(name, (3, 32, 32), width=4)
+    assert [m.p for m in net.modules() if isinstance(m, nn.Dropout)] == [0.3] * sum(map(len, net.stages))
+    assert not any(isinstance(m, nn.Dropout) for m in plain.modules())
+    block, seen = net.stages[0][0], []
+    last = block.conv2 if name == "resnet18" else block.conv3
+    last.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    x = torch.rand(2, 4, 8, 8) + 1
+    block(x)
+    block.eval()(x)
+    assert float((seen[0] == 0).float().mean()) > float((seen[1] == 0).float().mean()) + 0.05
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_four_stages_halve_the_picture_three_times(name: str) -> None:
     net = build(name, (3, 32, 32), width=4).eval()
     x, sides = net.relu(net.norm(net.conv(torch.zeros(1, 3, 32, 32)))), []
@@ -40,7 +54,7 @@ def test_four_stages_halve_the_picture_three_times(name: str) -> None:
 
 
 def test_widths_scale_and_other_sides_work() -> None:
-    assert options("resnet18") == {"width": 64}
+    assert options("resnet18") == {"width": 64, "dropout": 0.0, "init": "he"}
     assert build("resnet18", (1, 28, 20), width=4).eval()(torch.zeros(2, 1, 28, 20)).shape == (2, 32)
 
 

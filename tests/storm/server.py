@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,11 @@ def be_the_child(request: dict[str, Any]) -> None:
         code = main(request["words"])
     except KeyboardInterrupt:
         code = 130
+    except BaseException:
+        traceback.print_exc()  # into the log: else nobody would know what it was
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 

@@ -7,10 +7,11 @@ masking".
 
 The paper's Eq. 3 carries HAT's unit indices over; a mask on single entries needs no min of two units, and we use the
 rule per entry. Gates are exactly 0 or 1 at evaluation and once a task ends; a finished task keeps one bit an entry.
+`hard=False` keeps the paper's soft gates, a number an entry, and the forgetting that comes with them.
 Needs no unit map, so it runs on any network. Norms with running statistics are one a task; other norms' scales and
 shifts as well, since a mask on them would close units as a whole. Optionally Adam, as in a part of the paper's
-experiments. The paper also speaks of EWC's penalty; there is none here, for it would have nothing to hold: outside a
-task's mask its Fisher information is 0, and inside it everything is locked.
+experiments. The paper also speaks of EWC's penalty: `lam` is its λ, for soft gates alone (see ewc.py). With hard ones
+it would have nothing to hold: outside a task's mask its Fisher information is 0, and inside it everything is locked.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
 from hatrack.masks.weight_gates import gated_entries
+from hatrack.methods.ewc import MEAN, consolidate
 from hatrack.methods.hyper import hyper
+from hatrack.methods.parts.anchor import Anchor
+from hatrack.methods.parts.declared import part
+from hatrack.methods.parts.fisher import fisher_diagonal
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.weight_masks import PackedMasks
 from hatrack.nets.model import Model
@@ -50,7 +56,19 @@ class PMask(HardAttention):
     settles: ClassVar[bool] = True
     norms: ClassVar[str] = "task"
 
+    hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
+    lam: float = hyper(0.0, "λ: weight of EWC's penalty beside soft gates", low=0.0)
     adam: bool = hyper(False, "train with Adam instead of plain SGD (then lr = 0.001 is usual)")
+
+    anchor: Anchor = part(Anchor)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lam and self.hard:
+            raise HatrackError(
+                f"pmask: lam = {self.lam:g} has nothing to hold where gates are hard (what a task uses is locked, the "
+                f"rest does not matter to it); leave lam out, or set hard = false."
+            )
 
     def attach(self, model: Model) -> None:
         super().attach(model)
@@ -66,19 +84,36 @@ class PMask(HardAttention):
         taken = self.masks.union().float()
         self.attend(len(taken), taken, generator)
         self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if task else None
+        self.anchor.start(self, self.lam)
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def loss(self, batch: Batch) -> Tensor:
         price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
-        return cross_entropy(self.model.logits(batch.x, self.task, weights=weights), batch.y) + self.c * price
+        logits = self.model.logits(batch.x, self.task, weights=weights)
+        return self.penalised(cross_entropy(logits, batch.y) + self.c * price)
+
+    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return self.penalised(super().valid_loss(logits, y))
+
+    @property
+    def hardens(self) -> bool:
+        return self.hard
 
     def _logits(self, x: Tensor, task: int, gates: Tensor) -> Tensor:
         return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
 
     def end_task(self, feed: Feed) -> None:
-        self.masks.keep(self.final_gates())
+        gates = self.final_gates()
+        self.masks.keep(gates.bool() if self.hard else gates)
+        if self.lam:
+            self.model.net.eval()
+            consolidate(self.anchor, self.task, self.masks.masked, self._fisher(feed), MEAN)
+
+    def _fisher(self, feed: Feed) -> dict[str, Tensor]:
+        """The Fisher diagonal of the task's loss as it is answered, with its soft gates."""
+        return fisher_diagonal(lambda b: cross_entropy(self.predict(b.x, self.task), b.y), self.masks.masked, feed)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         finished = task < len(self.masks.packed)
@@ -90,8 +125,11 @@ class PMask(HardAttention):
     def learned_besides(self) -> int:
         return (self.task + 1) * sum(self.masks.sizes)
 
+    def promises(self) -> bool:
+        return self.hard
+
     def occupied(self) -> Mapping[str, Tensor]:
-        taken = self.masks.union()
+        taken = self.masks.union().float()
         if self.task == len(self.masks.packed):
-            taken |= self.final_gates().bool()
+            taken = torch.maximum(taken, self.final_gates())
         return self.masks.complete(self.masks.by_name(taken))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from hatrack.errors import HatrackError
-from hatrack.nets.mlp import xavier
+from hatrack.nets.init import initialise
 
 
 def alexnet(
@@ -17,6 +17,7 @@ def alexnet(
     dropout_late: float = 0.5,
     width_scale: float = 1.0,
     branches: int = 1,
+    init: str = "xavier",
 ) -> nn.Module:
     """Return x → features for pictures of `shape` (channels, side, side).
 
@@ -26,6 +27,7 @@ def alexnet(
     width_scale  a layer of n units has int(width_scale · n), at least one: a column of PNN has 1.117/T in HAT's paper
     branches     every layer is so many of that width side by side, h_l = Σ_b pool(ReLU(W_{l,b} h_{l−1})): PathNet's
                  modules, 16 of 0.258 there
+    init         how layers begin, see init.py
     """
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 20:
         raise HatrackError(
@@ -59,7 +61,7 @@ def alexnet(
         if branches > 1:
             net.add_module(f"sum{i + 3}", BranchSum(branches))
         features = units
-    return xavier(net, branches)
+    return initialise(net, init, branches)
 
 
 class BranchSum(nn.Module):

@@ -8,12 +8,15 @@ from math import prod
 
 from torch import nn
 
+from hatrack.nets.init import initialise
+
 
 def mlp(
     shape: Sequence[int],
     widths: Sequence[int] = (2000, 2000),
     dropout: float = 0.5,
     input_dropout: float = 0.2,
+    init: str = "xavier",
 ) -> nn.Module:
     """Return x → features for inputs of `shape`; HAT's MNIST net is 2 × 2000 with dropout 0.2 and 0.5."""
     net = nn.Sequential()
@@ -23,15 +26,4 @@ def mlp(
         net.add_module(f"fc{i}", nn.Linear(fan_in, fan_out))
         net.add_module(f"relu{i}", nn.ReLU())
         net.add_module(f"drop{i}", nn.Dropout(dropout))
-    return xavier(net)
-
-
-def xavier(net: nn.Module, branches: int = 1) -> nn.Module:
-    """Initialise all linear and convolution layers as HAT does: Xavier uniform, zero biases; each branch by itself."""
-    for layer in net.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            for branch in layer.weight.data.chunk(branches):
-                nn.init.xavier_uniform_(branch)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
-    return net
+    return initialise(net, init)

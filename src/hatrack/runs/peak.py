@@ -12,6 +12,8 @@ from typing import ClassVar, Self
 
 import torch
 
+from hatrack.learn.machine.cpu.mode import give_back
+
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -31,6 +33,7 @@ class Peak:
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
             return self
+        give_back()  # else what an earlier run has freed would count
         with suppress(OSError):  # where there is no such file, the peak is that of the whole process
             _RESET.write_text("5")  # Linux: forget the highest resident size so far
         return self

@@ -1,6 +1,6 @@
 """Masks on single weights: which they stand on, what finished tasks keep of them, and how they are scored.
 
-forward  W ⊙ M; a finished task's M is kept at one bit a weight
+forward  W ⊙ M; a finished task's M is kept at one bit a weight, soft gates as they are
 scores   M = 1 for the share `keep` of a layer's entries with the largest |score|, 0 elsewhere; backward straight
 through the mask: dL/d|score| = dL/dM
 """
@@ -43,7 +43,7 @@ class WeightMasks(Part):
 
 @dataclass(init=False, eq=False)
 class PackedMasks(WeightMasks):
-    """Finished tasks' masks, packed."""
+    """Finished tasks' masks, packed where they are of 0 and 1."""
 
     packed: list[Tensor] = kept("mask", host=True)
 
@@ -58,22 +58,25 @@ class PackedMasks(WeightMasks):
         return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
 
     def keep(self, mask: Tensor) -> None:
-        """Take in a finished task's mask over all entries."""
-        self.packed.append(pack(mask.bool()))
+        """Take in a finished task's mask over all entries, boolean or of soft gates."""
+        self.packed.append(pack(mask) if mask.dtype == torch.bool else mask.cpu())
 
     def flat(self, task: int) -> Tensor:
         """Return a finished task's mask as a vector."""
-        return unpack(self.packed[task], sum(self.sizes)).to(next(iter(self.masked.values())).device)
+        return self._unpacked(self.packed[task]).to(next(iter(self.masked.values())).device)
+
+    def _unpacked(self, kept: Tensor) -> Tensor:
+        return kept if kept.is_floating_point() else unpack(kept, sum(self.sizes))
 
     def of(self, task: int) -> dict[str, Tensor]:
         """Return a finished task's masks."""
         return self.by_name(self.flat(task))
 
     def union(self) -> Tensor:
-        """Return, as a vector, whether any finished task uses an entry."""
+        """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates."""
         taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
-        for packed in self.packed:
-            taken |= unpack(packed, len(taken))
+        for mask in self.packed:
+            taken = torch.maximum(taken, self._unpacked(mask))
         return taken.to(next(iter(self.masked.values())).device)
 
 

@@ -12,7 +12,7 @@ import pytest
 STEPS = """
 from resource import RUSAGE_SELF, getrusage
 import torch
-from hatrack.learn.machine.cpu.heap import keep_freed_memory
+from hatrack.learn.machine.cpu.mode import keep_freed_memory
 keep_freed_memory()
 def step():
     return [torch.ones(5_000_000) for _ in range(8)] and None
