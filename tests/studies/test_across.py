@@ -132,6 +132,7 @@ def test_a_smaller_form_is_held_against_order_and_sign_alone() -> None:
     assert "Two benchmarks (scaled) (changed: scaled by [scale.small]: seeds 0)" in said
     assert "2 of 5 pairs" in said
     assert " band" not in said
+    assert "  average (scaled)" in said
     for text in (said, table_csv(one), latex(one, "title"), page_section(outcome)):
         assert "split-digits (scaled)" in text
     assert "split-digits (scaled)," in runs_csv(outcome, Path("."))

@@ -39,12 +39,13 @@ class Across:
     """One measure of all methods on all benchmarks."""
 
     measure: Reading
-    benchmarks: Sequence[str]
+    columns: Sequence[str]
+    """The benchmarks, and last their average, as they are shown."""
     rows: Sequence[Line]
 
     def lines(self, deviations: bool = True) -> list[list[str]]:
         """Return the table as text: its heads, then a line a method, and below it the paper's where it has figures."""
-        made = [[self.measure.text, *self.benchmarks, AVERAGE]]
+        made = [[self.measure.text, *self.columns]]
         for row in self.rows:
             if any(cell.values for cell in row.cells):
                 means = [number(cell.mean, self.measure.measure) for cell in row.cells]
@@ -63,22 +64,21 @@ def across(outcome: Outcome, made: Sequence[Table]) -> list[Across]:
     labels = list(dict.fromkeys(row.label for table in made for row in table.rows))
     rows = [{row.label: row.cells for row in table.rows} for table in made]
     averages = {(text, label): f for (text, where, label), f in outcome.study.figures.items() if where == AVERAGE}
-    return [_of(measure, made, labels, rows, averages) for measure in outcome.study.measures]
+    columns = [*(table.benchmark for table in made), outcome.study.shown(AVERAGE)]
+    return [Across(m, columns, _lines(m, labels, rows, averages)) for m in outcome.study.measures]
 
 
-def _of(
+def _lines(
     measure: Reading,
-    made: Sequence[Table],
     labels: Sequence[str],
     rows: Sequence[Mapping[str, Mapping[str, Cell]]],
     averages: Mapping[tuple[str, str], Figure],
-) -> Across:
+) -> list[Line]:
     nothing = {measure.text: Cell({}, None)}  # of a row that is the paper's alone, where it has no figure
-    lines = [
+    return [
         Line(label, [row.get(label, nothing)[measure.text] for row in rows], averages.get((measure.text, label)))
         for label in labels
     ]
-    return Across(measure, [table.benchmark for table in made], lines)
 
 
 def page_section(outcome: Outcome) -> str:

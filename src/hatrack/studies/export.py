@@ -15,7 +15,6 @@ from hatrack.report.words import DASH, number
 from hatrack.studies.across import Across, across
 from hatrack.studies.execute import Outcome
 from hatrack.studies.figures import Figure
-from hatrack.studies.file import AVERAGE
 from hatrack.studies.table import MEMORY, SECONDS, Cell, Table, tables
 from hatrack.visible import visible
 
@@ -41,9 +40,9 @@ def table_csv(made: Sequence[Table], over: Sequence[Across] = ()) -> str:
         half = cell.interval.half if cell.interval else None
         own = [len(cell.values), cell.mean, cell.std, half]
         lines.append([table.benchmark, row.label, measure.text, *own, *_paper(cell.figure), cell.verdict])
-    for text, line in ((one.measure.text, line) for one in over for line in one.rows):
+    for over_all, line in ((one, line) for one in over for line in one.rows):
         own = [None, line.average, None, None]
-        lines.append([AVERAGE, line.label, text, *own, *_paper(line.printed), ""])
+        lines.append([over_all.columns[-1], line.label, over_all.measure.text, *own, *_paper(line.printed), ""])
     return csv_text(heads, lines)
 
 
@@ -105,7 +104,7 @@ def _of_benchmark(table: Table) -> list[list[str]]:
 
 
 def _of_measure(one: Across) -> list[list[str]]:
-    lines = [list(map(_plain, [one.measure.text, *one.benchmarks, AVERAGE]))]
+    lines = [list(map(_plain, [one.measure.text, *one.columns]))]
     for row in one.rows:
         mean = Cell({} if row.average is None else {0: row.average}, None)
         if any(cell.values for cell in row.cells):
