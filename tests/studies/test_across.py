@@ -107,6 +107,7 @@ def test_it_stands_on_terminal_page_csv_and_latex() -> None:
     lines = list(csv.DictReader(io.StringIO(table_csv(one, over))))
     [line] = [x for x in lines if (x["benchmark"], x["method"], x["measure"]) == ("average", "hat", "acc")]
     assert (float(line["mean"]), line["paper_mean"], line["verdict"]) == (pytest.approx(0.73), "0.75", "")
+    assert [x["method"] for x in lines if x["benchmark"] == "average" and x["measure"] == "acc"] == ["hat", "ewc"]
     text = latex(one, "title", over)
     assert text.count(r"\begin{tabular}") == 4
     assert r"hat & $0.910 \pm 0.014$ & $0.550 \pm 0.071$ (below) & $0.730$ \\" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hatrack.studies.page import page
 
-from .made_up import LOSS, SINGLE, outcome
+from .made_up import LOSS, SINGLE, TEXT, outcome
 
 
 def test_whose_memory_it_is(tmp_path: Path) -> None:
@@ -20,6 +20,8 @@ def test_figures_of_a_file_whose_runs_have_no_value(tmp_path: Path) -> None:
     assert "no value of ours beside the figures" in found
     assert "the file gives no figures" not in found
     assert "the file gives no figures" in page(outcome(tmp_path / "without", SINGLE))
+    without_bands = TEXT.replace("within = 0.02", 'within = "order"')
+    assert "order and sign alone are compared" in page(outcome(tmp_path / "order", without_bands))
 
 
 def test_runs_that_diverged_are_named(tmp_path: Path) -> None:

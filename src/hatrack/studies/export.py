@@ -40,7 +40,8 @@ def table_csv(made: Sequence[Table], over: Sequence[Across] = ()) -> str:
         half = cell.interval.half if cell.interval else None
         own = [len(cell.values), cell.mean, cell.std, half]
         lines.append([table.benchmark, row.label, measure.text, *own, *_paper(cell.figure), cell.verdict])
-    for over_all, line in ((one, line) for one in over for line in one.rows):
+    averaged = ((one, line) for one in over for line in one.rows if (line.average, line.printed) != (None, None))
+    for over_all, line in averaged:
         own = [None, line.average, None, None]
         lines.append([over_all.columns[-1], line.label, over_all.measure.text, *own, *_paper(line.printed), ""])
     return csv_text(heads, lines)

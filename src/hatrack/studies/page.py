@@ -57,7 +57,9 @@ def _cards(outcome: Outcome, made: Sequence[Table]) -> list[Card]:
     found = verdicts(made)
     devices = _devices(results)
     first = outcome.study.measures[0]
-    band = "no value of ours beside the figures" if outcome.study.figures else "the file gives no figures"
+    figures = outcome.study.figures.values()
+    band = "order and sign alone are compared" if figures else "the file gives no figures"
+    band = "no value of ours beside the figures" if any(figure.band for figure in figures) else band
     band = "±2 deviations, or what the file allows" if found else band
     cards = [
         Card("Runs", f"{len(results)}", f"{failed} missing" if failed else "all finished", "bad" if failed else "good"),

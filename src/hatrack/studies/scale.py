@@ -28,7 +28,8 @@ def scaled(document: Mapping[str, Any], name: str) -> dict[str, Any]:
     gone = {kind: _gone(document, form, kind) for kind in ("methods", "benchmarks")}
     made = {key: value for key, value in document.items() if key not in ("scale", "paper")}
     made |= {key: form[key] for key in _LISTS if key in form}
-    made["notes"] = f"Scaled: {form.get('notes', '')} At full size: {document.get('notes', '')}"
+    notes = {"Scaled": form.get("notes"), "At full size": document.get("notes")}
+    made["notes"] = " ".join(f"{size}: {said}" for size, said in notes.items() if said)
     made["shared"] = merged(document.get("shared", {}), form.get("shared", {}))
     for kind in ("benchmark", "method"):
         ours, theirs = document.get(kind, {}), form.get(kind, {})
