@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -50,3 +52,13 @@ def test_plain_training_and_hat() -> None:
     plain = weights + units + 2 * 3 * 2049
     assert learnable("sgd", 2, 3, COLOUR) == plain
     assert learnable("hat", 2, 3, COLOUR) == plain + 2 * units
+
+
+@pytest.mark.parametrize("method", ["hat", "pmask", "supsup", "ucl", "wsn"])
+def test_a_learner_that_was_loaded_counts_alike(method: str, tmp_path: Path) -> None:
+    learner = hatrack.Learner(build("mlp", (1, 8, 8), widths=[8]), method=METHODS[method](), epochs=1, device="cpu")
+    for task in hatrack.tasks("split-digits")[:2]:
+        learner.learn(task)
+    learner.save(tmp_path / "kept")
+    loaded = hatrack.load(tmp_path / "kept", build("mlp", (1, 8, 8), widths=[8]))
+    assert loaded.learnable_count == learner.learnable_count > 0

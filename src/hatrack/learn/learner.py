@@ -145,7 +145,7 @@ class Learner:
     @property
     def learnable_count(self) -> int:
         """The number of parameters that training moved, those of all tasks together, masks among them."""
-        return self.parameters_count + self.method.learned_besides()
+        return self.parameters_count + self.method.learned_besides(len(self.model.heads))
 
     @property
     def history(self) -> list[TaskHistory]:

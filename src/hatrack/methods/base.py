@@ -248,8 +248,8 @@ class Method(Holder):
         """Return a finished task's gates over all units; None for methods without unit masks."""
         return None
 
-    def learned_besides(self) -> int:
-        """Return how many parameters training moves for all tasks so far besides what answers are computed with.
+    def learned_besides(self, tasks: int) -> int:
+        """Return how many parameters training moves for so many tasks besides what answers are computed with.
 
         Such are masks, an entry a task; less what answers are computed with and no training moves.
         """

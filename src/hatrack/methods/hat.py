@@ -92,8 +92,8 @@ class HAT(HardAttention):
     def promises(self) -> bool:
         return self.guarantee and self.hard and self.norm != "shared"
 
-    def learned_besides(self) -> int:
-        return (self.task + 1) * self.model.units.size
+    def learned_besides(self, tasks: int) -> int:
+        return tasks * self.model.units.size
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]

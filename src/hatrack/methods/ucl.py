@@ -135,7 +135,7 @@ class UCL(Method):
                 found[bias] = own.flatten()
         return found
 
-    def learned_besides(self) -> int:
+    def learned_besides(self, tasks: int) -> int:
         return sum(rho.numel() for rho in self.rho.values())
 
     def trainable(self) -> dict[str, Tensor]:

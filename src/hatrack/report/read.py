@@ -116,6 +116,7 @@ class Result(Record):
     guarantee: bool = False
     verified: Verified | None = None
     parameters: Count | None = None
+    learnable: Count | None = None
     seconds: Annotated[Number, Field(ge=0)] | None = None
     memory: Count | None = None
     kept: Count | None = None

@@ -58,9 +58,9 @@ class Subnetworks(Method):
         """Begin a task with these scores."""
         self.scores = {name: nn.Parameter(scores.detach().clone()) for name, scores in start.items()}
 
-    def learned_besides(self) -> int:
+    def learned_besides(self, tasks: int) -> int:
         fixed = 0 if self.trains_weights else sum(p.numel() for p in self.shared().values())
-        return (self.task + 1) * sum(self.masks.sizes) - fixed
+        return tasks * sum(self.masks.sizes) - fixed
 
     def trainable(self) -> dict[str, Tensor]:
         return {**{f"scores/{name}": s for name, s in self.scores.items()}, **super().trainable()}
