@@ -225,7 +225,15 @@ def test_measures_known_and_new_are_listed(tmp_path: Path) -> None:
         ("interval", "[0.1, 0.2]"),
     ]
     others = dict(values[5:])  # that the run stored elsewhere, or not at all
-    assert list(others) == ["forgetting", "acc_weighted", "bwt_weighted", "capacity", "seconds", "parameters"]
+    assert list(others) == [
+        "forgetting",
+        "acc_weighted",
+        "bwt_weighted",
+        "capacity",
+        "seconds",
+        "minutes",
+        "parameters",
+    ]
     assert (others["forgetting"], others["seconds"], others["parameters"]) == ("0.0000", "14.2 s", "13,250")
 
 
