@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from hatrack.report.picture import Picture
 from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, training
-from hatrack.report.study_plots import capacity_over_epochs, compression, over_tasks, seeds, settings
+from hatrack.report.study_plots import (
+    capacity_over_epochs,
+    compression,
+    each_task,
+    forward_transfer,
+    over_tasks,
+    seeds,
+    settings,
+)
 
 __all__ = [
     "Picture",
@@ -16,6 +24,8 @@ __all__ = [
     "capacity",
     "capacity_over_epochs",
     "compression",
+    "each_task",
+    "forward_transfer",
     "masks",
     "matrix",
     "over_tasks",
