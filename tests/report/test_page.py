@@ -268,3 +268,13 @@ def test_a_new_report_replaces_the_old_and_leaves_nothing_else(run_folder: Path)
     assert write(run_folder) == run_folder / "report.html"
     assert (run_folder / "report.html").read_text() != "old"
     assert {path.name for path in run_folder.iterdir()} == before | {"report.html"}
+
+
+def test_significance_is_shown_where_it_was_recorded(run_folder: Path) -> None:
+    assert "ignificance" not in _outline(run_folder)[0]
+    spread = {"start": -9.0, "step": 0.25, "counts": [1, 5, 2], "zeros": 0}
+    edit_result(run_folder, histograms=[{"fc1": spread, "fc2": spread}] * 5)
+    assert 'aria-label="Significance, layer by layer"' in _outline(run_folder)[0]
+    edit_result(run_folder, histograms=[None])
+    with pytest.raises(HatrackError, match="histograms: expected 5 entries, got 1"):
+        write(run_folder)

@@ -228,6 +228,33 @@ def test_training_marks_no_accuracy_above_all() -> None:
     assert max(percents) == 100
 
 
+def _spread(counts: list[int], zeros: int = 0, start: float = -2.0) -> dict[str, Any]:
+    return {"start": start, "step": 0.25, "counts": counts, "zeros": zeros}
+
+
+def test_histograms_are_drawn_to_scale_a_panel_a_layer() -> None:
+    tasks = [{"fc1": _spread([1, 2, 0, 1], 4), "fc2": _spread([4], start=1.0)}, {"fc1": _spread([2], 2)}]
+    drawn = plots.significance(_run(2, histograms=tasks))
+    assert drawn.caption.endswith("after the last task: fc1 50.0 %.")
+    texts = _texts(drawn.svg)
+    assert {"fc1", "fc2", "1 · task a", "2 · task b", "1e−2"} <= set(texts)
+    x, y = _points(drawn.svg, to_hex(fig.order_colours(2)[0])).T
+    heights = sorted(set(np.round(y[0] - y, 3)))  # 0, 1/8 and 2/8 of the entries
+    assert heights[1] * 2 == pytest.approx(heights[2], rel=1e-3)
+    assert len(heights) == 3
+    assert len(set(np.round(x, 3))) == 5  # the edges of four steps
+
+
+def test_histograms_of_many_tasks_are_counted_and_none_says_why() -> None:
+    drawn = plots.significance(_run(6, histograms=[None, *[{"fc1": _spread([1])}] * 5]))
+    assert "2 · task b" in _texts(drawn.svg)
+    many = _texts(plots.significance(_run(6, histograms=[{"fc1": _spread([1])}] * 6)).svg)
+    assert "task, first to last" in many
+    assert "2 · task b" not in many
+    with pytest.raises(HatrackError, match="hat recorded no significance"):
+        plots.significance(_run(2))
+
+
 def test_training_survives_a_loss_that_blew_up() -> None:
     epochs = [*_epochs([1], train_loss=0.5), Epoch(task=1, epoch=1, train_loss=float("inf"))]
     assert "loss" in _texts(plots.training(_run(2, epochs=epochs)).svg)

@@ -72,3 +72,16 @@ def test_figures_taken_early_survive_a_stop(tmp_path: Path) -> None:
         carry_out(early(), tmp_path / "cut", Watcher((2, 2)))
     go_on(tmp_path / "cut", Watcher())
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_histograms_of_significance_are_in_the_result(tmp_path: Path) -> None:
+    result = carry_out(small("fisher-mask"), tmp_path / "whole", Watcher())
+    assert [set(found) for found in result["histograms"]] == [{"fc1", "fc2"}] * len(result["tasks"])
+    for found in result["histograms"]:
+        sizes = {layer: sum(spread["counts"]) + spread["zeros"] for layer, spread in found.items()}
+        assert sizes == {"fc1": 65 * 12, "fc2": 13 * 8}
+    with pytest.raises(Stop):
+        carry_out(small("fisher-mask"), tmp_path / "cut", Watcher((2, 2)))
+    go_on(tmp_path / "cut", Watcher())
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert carry_out(small("sgd"), tmp_path / "none", Watcher())["histograms"] is None

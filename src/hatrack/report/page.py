@@ -25,6 +25,7 @@ def page(run: Run) -> str:
         Section("accuracy", "Accuracy", _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
         Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse)),
         Section("masks", "Unit masks", _masks(run)),
+        *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
         Section("training", "Training", _drawn(run, plots.training) + how(_diverged(run))),
         Section("tasks", "Tasks and measures", _tasks(run) + _measures(run)),
         Section("settings", "Settings", _settings(run.settings)),

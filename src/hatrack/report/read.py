@@ -70,6 +70,15 @@ class Epoch(Record):
         return self.train_loss is None or self.valid_loss is None
 
 
+class Histogram(Record):
+    """How a layer's values are spread over the decades (see measure/histogram.py)."""
+
+    start: Annotated[float, Field(ge=-400, le=400)]
+    step: Annotated[float, Field(gt=0, le=1)]
+    counts: Annotated[list[Count], Field(max_length=4000)]
+    zeros: Count
+
+
 class Spec(Record):
     """The part of the spec that names a run."""
 
@@ -113,6 +122,7 @@ class Result(Record):
     reuse: list[list[Share | None]] | None = None
     blocked: list[Capacity | None] | None = None
     facts: list[dict[str, Number | None]] | None = None
+    histograms: list[dict[str, Histogram] | None] | None = None
     guarantee: bool = False
     verified: Verified | None = None
     parameters: Count | None = None
@@ -197,7 +207,7 @@ def parse(model: type[_Model], given: str | Mapping[str, Any], where: str, remed
         raise HatrackError(f"{where} is broken ({message}); {remedy}.") from None
 
 
-_TABLES = ("capacity", "blocked", "facts")  # each with an entry a task
+_TABLES = ("capacity", "blocked", "facts", "histograms")  # each with an entry a task
 AGAIN = "run it again with `hatrack run` into a new folder"
 
 

@@ -125,7 +125,9 @@ def _learn(
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
         accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
-        facts = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        facts: dict[str, Any] = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        if histograms := learner.method.histograms():
+            facts["histograms"] = dict(histograms)
         fields = {"name": names[index], "accuracy": accuracy, **facts, "memory": peak.bytes(), "seconds": seconds}
         records.task(index, fields)
         if index + 1 < len(tasks):
