@@ -7,7 +7,7 @@ In a notebook a Picture shows itself; `.save("x.svg")`, .png and .pdf write it t
 from __future__ import annotations
 
 from hatrack.report.picture import Picture
-from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training
+from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training, weights
 from hatrack.report.study_plots import (
     capacity_over_epochs,
     compression,
@@ -35,4 +35,5 @@ __all__ = [
     "settings",
     "significance",
     "training",
+    "weights",
 ]

@@ -152,6 +152,8 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
     records.sync()
     masks = setup.learner.masks()
+    if masks is None:
+        masks = setup.learner.weight_masks()
     stored = None if masks is None else save(masks)
     if stored is not None:
         atomic.write(folder.masks, stored)
