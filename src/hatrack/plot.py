@@ -6,6 +6,7 @@ In a notebook a Picture shows itself; `.save("x.svg")`, .png and .pdf write it t
 
 from __future__ import annotations
 
+from hatrack.report.formula_plots import embedding_gradient
 from hatrack.report.picture import Picture
 from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training, weights
 from hatrack.report.study_plots import (
@@ -25,6 +26,7 @@ __all__ = [
     "capacity_over_epochs",
     "compression",
     "each_task",
+    "embedding_gradient",
     "forward_transfer",
     "masks",
     "matrix",
