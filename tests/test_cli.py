@@ -61,6 +61,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "reuse",
         "blocked",
         "facts",
+        "histograms",
         "guarantee",
         "verified",
         "parameters",

@@ -19,7 +19,7 @@ from hatrack import __version__, cli_studies, processes
 from hatrack.cli_studies import CODE
 from hatrack.errors import Edited, HatrackError, Unverifiable
 from hatrack.show.failures import UsageError, ran_out, restated
-from hatrack.show.terminal import complain, say
+from hatrack.show.terminal import complain, say, say_line
 from hatrack.studies.notices import notices_to
 
 app = typer.Typer(
@@ -280,12 +280,21 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
     from hatrack.runs import folder, spec
     from hatrack.runs.multi_seed import execute_together, parse_seeds
     from hatrack.runs.setup import prepare
-    from hatrack.show.progress import PlainProgress
+    from hatrack.show.progress import PlainProgress, task_line
     from hatrack.show.summary import seeds_summary
+    from hatrack.studies.job import Job, Step
+    from hatrack.studies.seeds import execute_apart
+
+    def hear(job: Job, message: Step | str) -> None:
+        if isinstance(message, str):
+            complain(f"seed {job.spec.seed}: {message}")
+        elif message.learned is not None:
+            say_line(task_line(message.learned, message.tasks, job.spec.seed))
 
     processes.refuse_several("--seeds")
     specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]
     setups = [prepare(one) for one in specs]
+    apart = len(specs) > 1 and specs[0].device == "cpu"
     with ExitStack() as stack:
         made = [
             stack.enter_context(folder.create(s.toml(), None if out is None else out / f"s{s.seed}", s.name))
@@ -293,7 +302,10 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
         ]
         paths = [one.path for one in made]
         try:
-            results = execute_together(setups, made, PlainProgress(), events)
+            if apart:
+                results = execute_apart(specs, made, hear, events)
+            else:
+                results = execute_together(setups, made, PlainProgress(), events)
         except KeyboardInterrupt:
             again = " ".join(f"hatrack resume {path};" for path in paths)
             raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None

@@ -6,9 +6,18 @@ In a notebook a Picture shows itself; `.save("x.svg")`, .png and .pdf write it t
 
 from __future__ import annotations
 
+from hatrack.report.formula_plots import embedding_gradient
 from hatrack.report.picture import Picture
-from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, training
-from hatrack.report.study_plots import capacity_over_epochs, compression, over_tasks, seeds, settings
+from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training, weights
+from hatrack.report.study_plots import (
+    capacity_over_epochs,
+    compression,
+    each_task,
+    forward_transfer,
+    over_tasks,
+    seeds,
+    settings,
+)
 
 __all__ = [
     "Picture",
@@ -16,6 +25,9 @@ __all__ = [
     "capacity",
     "capacity_over_epochs",
     "compression",
+    "each_task",
+    "embedding_gradient",
+    "forward_transfer",
     "masks",
     "matrix",
     "over_tasks",
@@ -23,5 +35,7 @@ __all__ = [
     "reuse",
     "seeds",
     "settings",
+    "significance",
     "training",
+    "weights",
 ]

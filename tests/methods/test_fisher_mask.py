@@ -101,3 +101,22 @@ def test_masks_are_stored_as_bytes_and_come_back() -> None:
     other.attach(model(heads=(3,)))
     other.load_state(state, 1, CPU)
     close(as_arrays(other.importance), as_arrays(method.importance))
+
+
+@pytest.mark.parametrize("neurons", [False, True])
+def test_significance_is_recorded_layer_by_layer(neurons: bool) -> None:
+    """By numpy's own histogram of what is ranked: entries, or sums over a neuron's row and bias."""
+    m, method = model(heads=(3,)), FisherMask(share=0.4, neurons=neurons)
+    method.attach(m)
+    x, y = samples(0, n=50)
+    begin(method, 0, x, y)
+    assert method.histograms() == {}
+    method.end_task(feed(x, y))
+    values = fisher(arrays(m, 0), x, y)
+    for layer, found in method.histograms().items():
+        weight, bias = values[f"{layer}.weight"], values[f"{layer}.bias"]
+        ranked = weight.sum(1) + bias if neurons else np.concatenate([weight.ravel(), bias])
+        edges = found["start"] + found["step"] * np.arange(len(found["counts"]) + 1)
+        assert found["counts"] == np.histogram(np.log10(ranked[ranked > 0]), edges)[0].tolist()
+        assert sum(found["counts"]) + found["zeros"] == len(ranked)
+    assert set(method.histograms()) == {"fc1", "fc2"}

@@ -34,13 +34,15 @@ def test_dropout_stands_before_the_last_convolution_of_every_block(name: str) ->
     net, plain = build(name, (3, 32, 32), width=4, dropout=0.3), build(name, (3, 32, 32), width=4)
     assert [m.p for m in net.modules() if isinstance(m, nn.Dropout)] == [0.3] * sum(map(len, net.stages))
     assert not any(isinstance(m, nn.Dropout) for m in plain.modules())
-    block, seen = net.stages[0][0], []
-    last = block.conv2 if name == "resnet18" else block.conv3
-    last.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    x = torch.rand(2, 4, 8, 8) + 1
-    block(x)
-    block.eval()(x)
-    assert float((seen[0] == 0).float().mean()) > float((seen[1] == 0).float().mean()) + 0.05
+    block, given, taken = net.stages[0][0], [], []
+    last, before = (block.conv2, block.norm1) if name == "resnet18" else (block.conv3, block.norm2)
+    before.register_forward_hook(lambda _, args, out: given.append(out.relu()))
+    last.register_forward_pre_hook(lambda _, args: taken.append(args[0]))
+    block(torch.rand(2, 4, 8, 8))
+    open_ = given[0] > 0
+    kept = taken[0][open_] != 0
+    assert 0.5 < float(kept.float().mean()) < 0.9
+    torch.testing.assert_close(taken[0][open_][kept], given[0][open_][kept] / 0.7)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])

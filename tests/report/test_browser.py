@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser
+from safetensors.numpy import save_file
 
 from browser import look
 from hatrack.report import write
@@ -49,6 +51,17 @@ def test_report_shows_the_forgetting_ratio(browser: Browser, tmp_path: Path) -> 
     seen = look(browser, write(folder))
     assert seen.complaints == []
     assert len(seen.plots) == len(ALL) + 1
+
+
+def test_report_shows_the_masks_on_weights(browser: Browser, tmp_path: Path) -> None:
+    folder = write_run(tmp_path, tasks=26, method="pmask")
+    used = np.random.default_rng(0).integers(0, 2, (26, 40, 60), np.uint8) * 255
+    save_file({f"weights/{t}/fc1.weight": fields for t, fields in enumerate(used)}, folder / "masks.safetensors")
+    spread = {"fc1": {"start": -9.0, "step": 0.25, "counts": [1, 5, 2], "zeros": 0}}
+    edit_result(folder, histograms=[spread] * 26)
+    seen = look(browser, write(folder))
+    assert seen.complaints == []
+    assert {"Weight masks of fc1.weight", "Significance, layer by layer"} <= set(seen.plots)
 
 
 def test_report_fits_a_phone_and_its_text_is_text(browser: Browser, run_folder: Path) -> None:

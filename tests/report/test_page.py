@@ -8,7 +8,9 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from hatrack.errors import HatrackError
 from hatrack.report import write
@@ -276,3 +278,34 @@ def test_a_new_report_replaces_the_old_and_leaves_nothing_else(run_folder: Path)
     assert write(run_folder) == run_folder / "report.html"
     assert (run_folder / "report.html").read_text() != "old"
     assert {path.name for path in run_folder.iterdir()} == before | {"report.html"}
+
+
+def test_significance_is_shown_where_it_was_recorded(run_folder: Path) -> None:
+    assert "ignificance" not in _outline(run_folder)[0]
+    spread = {"start": -9.0, "step": 0.25, "counts": [1, 5, 2], "zeros": 0}
+    edit_result(run_folder, histograms=[{"fc1": spread, "fc2": spread}] * 5)
+    assert 'aria-label="Significance, layer by layer"' in _outline(run_folder)[0]
+    edit_result(run_folder, histograms=[None])
+    with pytest.raises(HatrackError, match="histograms: expected 5 entries, got 1"):
+        write(run_folder)
+
+
+def test_a_run_with_masks_on_weights_shows_these(tmp_path: Path) -> None:
+    write_run(tmp_path, tasks=2, method="pmask")
+    fields = {f"weights/{t}/fc1.weight": np.eye(4, dtype=np.uint8) * 255 for t in (0, 1)}
+    save_file(fields, tmp_path / "masks.safetensors")
+    html, _ = _outline(tmp_path)
+    assert "<h2>Weight masks</h2>" in html
+    assert 'aria-label="Weight masks of fc1.weight"' in html
+    assert "no unit masks" not in html
+    assert "metrics.jsonl and masks.safetensors in the run" in html
+
+
+def test_of_many_parameters_the_first_and_the_last_are_shown(tmp_path: Path) -> None:
+    write_run(tmp_path, tasks=1, method="pmask")
+    fields = {f"weights/0/fc{i}.weight": np.eye(2, dtype=np.uint8) for i in range(11)}
+    save_file(fields, tmp_path / "masks.safetensors")
+    html, _ = _outline(tmp_path)
+    assert "The first and the last 4 parameters; hatrack.plot.weights draws the other 3." in html
+    shown = [int(place) for place in re.findall(r'aria-label="Weight masks of fc(\d+).weight"', html)]
+    assert shown == [0, 1, 2, 3, 7, 8, 9, 10]

@@ -185,6 +185,7 @@ def test_training_without_any_value_is_no_picture(epochs: list[Epoch]) -> None:
         (plots.capacity, 2, "hat sets no weights aside for a task"),
         (plots.reuse, 2, "hat does not say which weights a task uses"),
         (plots.masks, 2, "hat has no unit masks"),
+        (plots.weights, 2, "hat has no masks on single weights"),
         (plots.ratio, 2, "needs runs of joint and random: hatrack report RUN --against RUN"),
     ],
 )
@@ -226,6 +227,65 @@ def test_training_marks_no_accuracy_above_all() -> None:
     texts = _texts(plots.training(_run(1, epochs=_epochs([5], valid_accuracy=1.0))).svg)
     percents = [float(text.removesuffix(" %")) for text in texts if text.endswith(" %")]
     assert max(percents) == 100
+
+
+def _weights(fields: NDArray[np.float64], tasks: int) -> Run:
+    return replace(_run(tasks), weights={"fc1.weight": fields, "fc2.weight": fields[:, :1]})
+
+
+def test_weights_are_dark_where_a_task_uses_them() -> None:
+    fields = np.array([[[1, 0, 0.5], [0, 0, 1]], [[0, 0, 0], [1, 1, 1]]])
+    drawn = plots.weights(_weights(fields, 2), "fc1.weight")
+    np.testing.assert_allclose(_cells(drawn.svg, 2, 3), fig.SHARE(fields[0]), atol=1 / 255)
+    assert drawn.svg.count("<image") == 2
+    assert {"1 · task a", "2 · task b"} <= set(_texts(drawn.svg))
+    whole = plots.weights(_weights(fields, 2))
+    assert whole.svg.count("<image") == 4
+    assert {"fc1.weight", "fc2.weight"} <= set(_texts(whole.svg))
+    with pytest.raises(HatrackError, match="unknown parameter 'fc3'"):
+        plots.weights(_weights(fields, 2), "fc3")
+
+
+def test_weights_of_all_tasks_together_are_said_to_be() -> None:
+    drawn = plots.weights(_weights(np.ones((1, 2, 3)), 3), "fc1.weight")
+    assert drawn.caption.endswith("The method keeps what all tasks hold back together.")
+    assert _texts(drawn.svg) == ["all tasks"]
+
+
+def test_of_many_tasks_the_first_and_the_last_are_drawn() -> None:
+    drawn = plots.weights(_weights(np.ones((26, 1, 2)), 26), "fc1.weight")
+    assert drawn.caption.endswith("The first and the last 5 of 26 tasks.")
+    shown = _texts(drawn.svg)
+    assert len(shown) == 10
+    assert {"5 · task e", "22 · task v"} <= set(shown)
+    assert "6 · task f" not in shown
+
+
+def _spread(counts: list[int], zeros: int = 0, start: float = -2.0) -> dict[str, Any]:
+    return {"start": start, "step": 0.25, "counts": counts, "zeros": zeros}
+
+
+def test_histograms_are_drawn_to_scale_a_panel_a_layer() -> None:
+    tasks = [{"fc1": _spread([1, 2, 0, 1], 4), "fc2": _spread([4], start=1.0)}, {"fc1": _spread([2], 2)}]
+    drawn = plots.significance(_run(2, histograms=tasks))
+    assert drawn.caption.endswith("after the last task: fc1 50.0 %.")
+    texts = _texts(drawn.svg)
+    assert {"fc1", "fc2", "1 · task a", "2 · task b", "1e−2"} <= set(texts)
+    x, y = _points(drawn.svg, to_hex(fig.order_colours(2)[0])).T
+    heights = sorted(set(np.round(y[0] - y, 3)))  # 0, 1/8 and 2/8 of the entries
+    assert heights[1] * 2 == pytest.approx(heights[2], rel=1e-3)
+    assert len(heights) == 3
+    assert len(set(np.round(x, 3))) == 5  # the edges of four steps
+
+
+def test_histograms_of_many_tasks_are_counted_and_none_says_why() -> None:
+    drawn = plots.significance(_run(6, histograms=[None, *[{"fc1": _spread([1])}] * 5]))
+    assert "2 · task b" in _texts(drawn.svg)
+    many = _texts(plots.significance(_run(6, histograms=[{"fc1": _spread([1])}] * 6)).svg)
+    assert "task, first to last" in many
+    assert "2 · task b" not in many
+    with pytest.raises(HatrackError, match="hat recorded no significance"):
+        plots.significance(_run(2))
 
 
 def test_training_survives_a_loss_that_blew_up() -> None:

@@ -64,6 +64,25 @@ def test_sites_come_in_the_order_of_the_layers(tmp_path: Path) -> None:
     assert list(read(tmp_path).masks or {}) == ["block1", "block2", "block10", "stem"]
 
 
+def test_weights_are_shares_of_the_tasks_or_of_all(tmp_path: Path) -> None:
+    write_run(tmp_path, tasks=2, method="pmask")
+    save_file({"weights/all/a.weight": np.full((1, 2), 255, np.uint8)}, tmp_path / "masks.safetensors")
+    alone = read(tmp_path).weights
+    assert alone is not None
+    assert alone["a.weight"].tolist() == [[[1.0, 1.0]]]
+    tables: dict[str, np.ndarray] = {}
+    for layer in ("b10", "b2"):
+        tables |= {f"weights/{t}/{layer}.weight": np.full((1, 2), 51 * t, np.uint8) for t in (0, 1)}
+    save_file(tables, tmp_path / "masks.safetensors")
+    run = read(tmp_path)
+    assert run.masks is None
+    assert run.weights is not None
+    assert {name: fields.tolist() for name, fields in run.weights.items()} == {
+        "b2.weight": [[[0.0, 0.0]], [[0.2, 0.2]]],
+        "b10.weight": [[[0.0, 0.0]], [[0.2, 0.2]]],
+    }
+
+
 def _drop(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
@@ -106,6 +125,14 @@ def _masks(**changes: np.ndarray | None) -> Callable[[Path], None]:
         (_masks(t0_fc1=np.ones((2, 2))), "masks.safetensors", "'0/fc1' (2, 2)"),
         (_masks(t0_fc1=np.ones(3)), "masks.safetensors", "site 'fc1'"),
         (_masks(t1_fc2=None), "masks.safetensors", "got {0: 64}"),
+        (_masks(tweights_0_fc1=np.ones((2, 2), np.uint8)), "masks.safetensors", "2 tasks or one for all, got ['0']"),
+        (_masks(tweights_all_fc1=np.ones((2, 2))), "masks.safetensors", "weights of 'fc1': expected tables of bytes"),
+        (
+            _masks(tweights_all_fc1=np.ones((2, 2), np.uint8), tweights_0_fc2=np.ones((2, 2), np.uint8)),
+            "masks.safetensors",
+            "expected tables of bytes, of one size, for each of 2 tasks or one for all",
+        ),
+        (_masks(tweights_all_fc1=np.ones(2, np.uint8)), "masks.safetensors", "weights of 'fc1'"),
     ],
 )
 def test_a_broken_folder_is_told_in_one_line(

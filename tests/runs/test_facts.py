@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+import hatrack
 from hatrack.methods.parts.importance import crossed_importance, own_importance
 from hatrack.methods.spg import SPG
+from hatrack.nets import build
+from hatrack.report.read import read
 from hatrack.runs.spec import Spec, resolve
+from hatrack.runs.verify import verify_run
 
 from .test_runner import Stop, Watcher, carry_out, go_on, outcome, small
 
@@ -72,3 +76,36 @@ def test_figures_taken_early_survive_a_stop(tmp_path: Path) -> None:
         carry_out(early(), tmp_path / "cut", Watcher((2, 2)))
     go_on(tmp_path / "cut", Watcher())
     assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+
+
+def test_histograms_of_significance_are_in_the_result(tmp_path: Path) -> None:
+    result = carry_out(small("fisher-mask"), tmp_path / "whole", Watcher())
+    assert [set(found) for found in result["histograms"]] == [{"fc1", "fc2"}] * len(result["tasks"])
+    for found in result["histograms"]:
+        sizes = {layer: sum(spread["counts"]) + spread["zeros"] for layer, spread in found.items()}
+        assert sizes == {"fc1": 65 * 12, "fc2": 13 * 8}
+    with pytest.raises(Stop):
+        carry_out(small("fisher-mask"), tmp_path / "cut", Watcher((2, 2)))
+    go_on(tmp_path / "cut", Watcher())
+    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
+    assert carry_out(small("sgd"), tmp_path / "none", Watcher())["histograms"] is None
+
+
+def test_masks_on_weights_lie_beside_the_run(tmp_path: Path) -> None:
+    carry_out(small("pmask"), tmp_path / "a", Watcher())
+    run, learner = (
+        read(tmp_path / "a"),
+        hatrack.load(tmp_path / "a" / "checkpoint", build("mlp", (64,), widths=[12, 8])),
+    )
+    assert run.weights is not None
+    assert list(run.weights) == ["fc1.weight", "fc2.weight"]
+    for task in range(len(run.names)):
+        use = learner.method.use(task)
+        assert use is not None
+        for name, fields in run.weights.items():
+            assert fields[task].tolist() == use[name].tolist()
+    verdict = verify_run(tmp_path / "a")
+    assert verdict.ok
+    assert any("masks.safetensors" in note for note in verdict.notes)
+    page = learner.report(tmp_path / "page")
+    assert (page.parent / "masks.safetensors").read_bytes() == (tmp_path / "a" / "masks.safetensors").read_bytes()

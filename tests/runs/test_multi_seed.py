@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,22 @@ def test_a_seed_twice_is_refused() -> None:
         parse_seeds("0-3,2")
 
 
+SPY = """
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+import torch
+from hatrack.methods.sgd import SGD
+
+@dataclass
+class Spy(SGD):
+    name: ClassVar[str] = "spy"
+
+    def facts(self):
+        return {"process": os.getpid(), "threads": torch.get_num_threads()}
+"""
+
+
 def outcome(path: Path) -> dict[str, Any]:
     return timeless(path / "result.json")
 
@@ -45,7 +63,22 @@ def test_runs_side_by_side_end_as_they_would_alone(
     assert "seed 3, digits 0-1" in shown
     assert cli.main([*words, "--seed", "3", "--out", "alone"]) == 0
     assert outcome(tmp_path / "both" / "s3") == outcome(tmp_path / "alone")
+    for file in ("metrics.jsonl", "report.html", "masks.safetensors", "spec.toml"):
+        assert (tmp_path / "both" / "s0" / file).is_file()
+    assert cli.main(["verify", "both/s0"]) == 0
     assert outcome(tmp_path / "both" / "s0") != outcome(tmp_path / "alone")
+
+
+def test_on_a_cpu_a_run_has_a_process_of_its_own_with_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spy.py").write_text(SPY)
+    words = ["run", "--method", "spy.py:Spy", "--epochs", "1", "--set", "widths=[4]", "--out", "both"]
+    assert cli.main([*words, "--seeds", "0,3", "--device", "cpu"]) == 0
+    found = [json.loads((tmp_path / "both" / f"s{seed}" / "result.json").read_text())["facts"][0] for seed in (0, 3)]
+    assert [each["threads"] for each in found] == [1, 1]
+    assert os.getpid() not in {each["process"] for each in found}
 
 
 def test_refused_runs_leave_no_folder(

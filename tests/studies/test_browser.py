@@ -16,7 +16,11 @@ pytestmark = pytest.mark.browser
 
 
 POINTS = ["acc on split-digits", "rho on split-digits", "rho@2 on split-digits"]
-OVER = ["Average accuracy over tasks on split-digits", "Forgetting ratio ρ over tasks on split-digits"]
+OVER = [
+    "Average accuracy over tasks on split-digits",
+    "Forgetting ratio ρ over tasks on split-digits",
+    "Accuracy on each task on split-digits",
+]
 MASKS = ["Capacity over training on split-digits", "hat on split-digits: Weight reuse between tasks"]
 
 

@@ -20,6 +20,7 @@ from hatrack.data.feed import Feed, Part
 from hatrack.data.task import Task, as_inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn.before import Before
+from hatrack.learn.binned import used_fields
 from hatrack.learn.callbacks import refuse_deaf
 from hatrack.learn.capacity import used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
@@ -349,6 +350,10 @@ class Learner:
             for t, gate in enumerate(gates)
             for site, part in self.model.units.by_site(gate)
         }
+
+    def weight_masks(self) -> dict[str, Tensor] | None:
+        """Return how much each finished task uses of the weights, binned (see binned.py), where there are no gates."""
+        return None if self._gates() is not None else used_fields(self.method, self.finished)
 
     def capacity(self) -> list[Share] | None:
         """Return, after each task, the share of weights taken: in all and layer by layer."""

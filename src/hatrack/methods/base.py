@@ -28,6 +28,7 @@ from torch.optim import Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
+from hatrack.measure.histogram import LogHistogram
 from hatrack.methods.hyper import Documented, check, hyper
 from hatrack.methods.parts.declared import Holder
 from hatrack.methods.parts.norms import private_norms
@@ -257,4 +258,8 @@ class Method(Holder):
 
     def facts(self) -> Mapping[str, float | None]:
         """Return further figures of the task just learned, by name, for the record."""
+        return {}
+
+    def histograms(self) -> Mapping[str, LogHistogram]:
+        """Return how what the task just learned found significant is spread, layer by layer, for the record."""
         return {}

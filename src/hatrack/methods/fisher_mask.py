@@ -23,10 +23,12 @@ from torch import Tensor
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.unitmap import layer_of
+from hatrack.measure.histogram import LogHistogram, log_histogram
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.fisher import fisher_diagonal
 from hatrack.methods.parts.gradient_mask import GradientMask
+from hatrack.nets.model import Model
 
 
 @dataclass
@@ -46,6 +48,10 @@ class FisherMask(GradientMask):
     neurons: bool = hyper(False, "freeze neurons as a whole (rows of weights, with their biases), not single entries")
     union: bool = hyper(True, "keep frozen what any task froze; off, what the last one froze alone, as the source does")
     l1: float = hyper(0.0, "weight of Σ|θ| over the network's weights: makes more of them free", low=0.0)
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self._histograms: dict[str, LogHistogram] = {}
 
     def loss(self, batch: Batch) -> Tensor:
         loss = super().loss(batch)
@@ -67,6 +73,7 @@ class FisherMask(GradientMask):
 
     def freeze(self, significance: Mapping[str, Tensor]) -> None:
         """Mark what is frozen from now on."""
+        self._histograms = {layer: log_histogram(values) for layer, values in self._ranked(significance).items()}
         mark = largest_rows if self.neurons else largest
         marked = mark(significance, self.share, self.layerwise)
         if self.union:
@@ -74,17 +81,32 @@ class FisherMask(GradientMask):
         else:
             self.importance = marked
 
+    def _ranked(self, significance: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return, layer by layer, what is compared: the significance of entries or of neurons."""
+        layers: dict[str, list[Tensor]] = {}
+        for name, values in (neuron_sums(significance) if self.neurons else significance).items():
+            layers.setdefault(name.rpartition("/" if self.neurons else ".")[0], []).append(values.flatten())
+        return {layer: torch.cat(values) for layer, values in layers.items()}
+
+    def histograms(self) -> Mapping[str, LogHistogram]:
+        return self._histograms
+
 
 def largest_rows(values: Mapping[str, Tensor], share: float, layerwise: bool) -> dict[str, Tensor]:
     """Mark the rows of the `share` of neurons with the largest sums over all tensors of their layer."""
+    marked = largest(neuron_sums(values), share, layerwise)
+    rows = {name: marked[_place(name, value)] for name, value in values.items()}
+    return {name: rows[name].view(-1, *[1] * (v.ndim - 1)).expand_as(v).contiguous() for name, v in values.items()}
+
+
+def neuron_sums(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the sum over all that a neuron has in the tensors of its layer."""
     neurons: dict[str, Tensor] = {}
     for name, value in values.items():
         sums = value.flatten(1).sum(1) if value.ndim > 1 else value
         place = _place(name, value)
         neurons[place] = neurons[place] + sums if place in neurons else sums
-    marked = largest(neurons, share, layerwise)
-    rows = {name: marked[_place(name, value)] for name, value in values.items()}
-    return {name: rows[name].view(-1, *[1] * (v.ndim - 1)).expand_as(v).contiguous() for name, v in values.items()}
+    return neurons
 
 
 def _place(name: str, value: Tensor) -> str:

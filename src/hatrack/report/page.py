@@ -15,6 +15,8 @@ from hatrack.report.picture import FREE, HELD, NEW, REUSED, Picture
 from hatrack.report.read import Run
 from hatrack.report.words import DASH, counted, duration, known, number, percent, whole
 
+WEIGHTS_AT_MOST = 8  # parameters whose masks are shown
+
 
 def page(run: Run) -> str:
     """Return the whole report; the same run always gives the same bytes."""
@@ -24,14 +26,15 @@ def page(run: Run) -> str:
     sections = [
         Section("accuracy", "Accuracy", _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
         Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse)),
-        Section("masks", "Unit masks", _masks(run)),
+        Section("masks", "Weight masks", _weights(run)) if run.weights else Section("masks", "Unit masks", _masks(run)),
+        *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
         Section("training", "Training", _drawn(run, plots.training) + how(_diverged(run))),
         Section("tasks", "Tasks and measures", _tasks(run) + _measures(run)),
         Section("settings", "Settings", _settings(run.settings)),
     ]
     foot = (
         f"Written by hatrack {run.result.hatrack} from spec.toml, result.json, metrics.jsonl"
-        f"{' and masks.safetensors' if run.masks else ''} in the run’s folder."
+        f"{' and masks.safetensors' if run.masks or run.weights else ''} in the run’s folder."
     )
     return build(head, _cards(run), sections, foot)
 
@@ -130,6 +133,16 @@ def _masks(run: Run) -> str:
         + (" In a wide layer, neighbouring units share a column." if wide else "")
     )
     return f'{how(told)}<ul class="key">{key}</ul>{drawn}'
+
+
+def _weights(run: Run) -> str:
+    """Draw the masks of the first and the last parameters: a deep network has too many for a page."""
+    names = list(run.weights or ())
+    half = WEIGHTS_AT_MOST // 2
+    shown = names if len(names) <= WEIGHTS_AT_MOST else [*names[:half], *names[-half:]]
+    left = len(names) - len(shown)
+    told = f"The first and the last {half} parameters; hatrack.plot.weights draws the other {left}." if left else ""
+    return how(told) + pictures(partial(plots.weights, run, name) for name in shown)
 
 
 def _diverged(run: Run) -> str:

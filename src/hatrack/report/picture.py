@@ -36,6 +36,7 @@ NEW, REUSED, HELD, FREE = "#e08a2e", "#2b6a99", "#dbe1e8", "#f5f7f9"
 SHARE: Colormap = LinearSegmentedColormap.from_list("share", ["#f1f5f8", "#b5d0df", "#5b97b8", "#24587f", "#143552"])
 ORDER: Colormap = LinearSegmentedColormap.from_list("order", ["#1c3d66", "#2c7f93", "#6bb38a", "#e0a93b", "#c8553d"])
 
+PIXELS = (1000, 1500)  # that an image has at least
 MOST_DECIMALS = 6  # of a percent
 HALF, FULL = 4.85, 10.0  # inches; the page is 10 inches (960 CSS pixels) wide
 
@@ -144,16 +145,18 @@ def readable_on(background: Sequence[float] | Floats) -> str:
     return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.52 else INK
 
 
-def blocks(colours: Floats, wanted: tuple[int, int] = (1000, 1500)) -> NDArray[np.uint8]:
+def blocks(colours: Floats, wanted: tuple[int, int] = PIXELS) -> NDArray[np.uint8]:
     """Return an image as bytes, each cell repeated so often that a viewer that smooths cannot blur it."""
     rows, columns = (max(1, -(-want // have)) for want, have in zip(wanted, colours.shape[:2], strict=True))
     small = np.round(255 * colours).astype(np.uint8)
     return np.repeat(np.repeat(small, rows, axis=0), columns, axis=1)
 
 
-def image(axes: Axes, colours: Floats, extent: tuple[float, float, float, float]) -> None:
+def image(
+    axes: Axes, colours: Floats, extent: tuple[float, float, float, float], wanted: tuple[int, int] = PIXELS
+) -> None:
     """Show a colour a cell, from left to right and top to bottom of `extent`, without grid or frame."""
-    axes.imshow(blocks(colours), extent=extent, aspect="auto", interpolation="none")
+    axes.imshow(blocks(colours, wanted), extent=extent, aspect="auto", interpolation="none")
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,12 +18,17 @@ from matplotlib.ticker import MaxNLocator
 from hatrack.errors import HatrackError, unknown
 from hatrack.report import picture as fig
 from hatrack.report.picture import FULL, HALF, Picture
-from hatrack.report.read import Epoch, Floats, Run
+from hatrack.report.read import Epoch, Floats, Histogram, Run
 from hatrack.report.source import Source, as_run
 from hatrack.report.words import whole
 
 FIGURES_UP_TO = 20  # tasks; above that, cells are too small to hold a number
 PAIRED_UP_TO = 8  # tasks; up to that, two pictures stand side by side
+NAMED_UP_TO = 5  # tasks; up to that, each has its name above the picture
+TILES_AT_MOST = 10  # tasks of which the masks on weights are drawn
+TILES_ACROSS = 5
+TILE = (320, 320)  # pixels at least
+PANELS = 3  # side by side
 COLUMNS_AT_MOST = 1024  # of a mask picture; more units share columns
 
 
@@ -246,6 +252,97 @@ def _row_counts(axes: Axes, title: str, counts: Sequence[int], place: float, col
     axes.text(place, -0.75, title, transform=across, ha="right", va="bottom", color=colour, fontsize=8.5)
     for row, count in enumerate(counts):
         axes.text(place, row, f"{count}", transform=across, ha="right", va="center_baseline", fontsize=8.5)
+
+
+def weights(result: Source, parameter: str | None = None) -> Picture:
+    """Draw which entries of a parameter, or of all below each other, each task uses: rows are outputs.
+
+    Beyond TILES_AT_MOST tasks the first and the last are drawn.
+    """
+    run = as_run(result, file="masks.safetensors")
+    if not run.weights:
+        raise HatrackError(f"{run.result.spec.method} has no masks on single weights, so there is no picture of them.")
+    if parameter is not None and parameter not in run.weights:
+        raise unknown("parameter", parameter, run.weights)
+    shown = {parameter: run.weights[parameter]} if parameter is not None else run.weights
+    count = len(next(iter(shown.values())))
+    titles = [f"{i + 1} · {fig.short(name, 14)}" for i, name in enumerate(run.names)]
+    titles = titles if count == len(titles) else ["all tasks"]
+    half = TILES_AT_MOST // 2
+    drawn = list(range(count)) if count <= TILES_AT_MOST else [*range(half), *range(count - half, count)]
+    across = min(len(drawn), TILES_ACROSS)
+    down = -(-len(drawn) // across)
+
+    def paint(figure: Figure) -> None:
+        grid = figure.subplots(down * len(shown), across, squeeze=False)
+        for first, (name, fields) in zip(range(0, down * len(shown), down), shown.items(), strict=True):
+            for place, axes in enumerate(grid[first : first + down].ravel()):
+                axes.set_axis_off()
+                if place < len(drawn):
+                    fig.image(axes, fig.SHARE(fields[drawn[place]]), (0, 1, 0, 1), TILE)
+                    axes.set_title(titles[drawn[place]], fontsize=8.5)
+            if len(shown) > 1:
+                grid[first, 0].set_title(f"{name}\n{titles[drawn[0]]}", fontsize=8.5)
+
+    caption = (
+        "Dark: used, pale: not. A row is an output, a column an input (kernels one after another); where there are "
+        "more than fit, a field is the share of neighbouring entries."
+    )
+    caption += " The method keeps what all tasks hold back together." if count == 1 < len(run.names) else ""
+    caption += f" The first and the last {half} of {count} tasks." if len(drawn) < count else ""
+    width = HALF if across <= TILES_ACROSS // 2 else FULL
+    label = "Weight masks" if parameter is None else f"Weight masks of {parameter}"
+    return Picture(label, parameter or label, width, 0.1 + 1.75 * down * len(shown), paint, caption)
+
+
+def significance(result: Source) -> Picture:
+    """Draw how significant each layer's entries are, by the Fisher information of each task: log-scale histograms."""
+    run = as_run(result)
+    recorded = run.result.histograms
+    if not recorded:
+        raise HatrackError(f"{run.result.spec.method} recorded no significance of entries, so there are no histograms.")
+    tasks = [(task, found) for task, found in enumerate(recorded) if found]
+    layers = list(tasks[0][1])
+    colours = fig.order_colours(len(tasks))
+    rows = -(-len(layers) // PANELS)
+    few = len(tasks) <= NAMED_UP_TO
+
+    def paint(figure: Figure) -> None:
+        grid = figure.subplots(rows, min(len(layers), PANELS), sharex=True, squeeze=False).ravel()
+        for axes, layer in zip(grid, layers, strict=False):
+            for (task, found), colour in zip(tasks, colours, strict=True):
+                if layer in found:
+                    _stairs(axes, found[layer], f"{task + 1} · {fig.short(run.names[task])}", colour)
+            axes.set_title(layer)
+            axes.yaxis.set_major_formatter(fig.Percent())
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axes.xaxis.set_major_formatter(lambda exponent, _: f"1e{exponent:.0f}".replace("-", "−"))
+            axes.tick_params(labelbottom=True)
+            fig.bare(axes)
+        for axes in grid[len(layers) :]:
+            axes.set_visible(False)
+        if few:
+            text: dict[str, Any] = {"frameon": False, "fontsize": 8.5}
+            figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=len(tasks), **text)
+        else:
+            fig.colour_bar(figure, grid[-1], Normalize(1, len(recorded)), fig.ORDER).set_ylabel("task, first to last")
+
+    last = tasks[-1][1]
+    none = {layer: found.zeros / max(found.zeros + sum(found.counts), 1) for layer, found in last.items()}
+    zeros = "; ".join(f"{layer} {_percents(share)} %" for layer, share in none.items() if share >= 0.0005)
+    caption = (
+        "Across: the Fisher information of what is frozen or left free, entries or neurons, on a log scale. Up: their "
+        "share of the layer in a step of the line, a quarter of a decade."
+    )
+    caption += f" Exactly 0, and not drawn, after the last task: {zeros}." if zeros else ""
+    label = "Significance, layer by layer"
+    return Picture(label, label, FULL, 0.5 + 2.2 * rows, paint, caption)
+
+
+def _stairs(axes: Axes, found: Histogram, label: str, colour: fig.Colour) -> None:
+    whole = max(sum(found.counts) + found.zeros, 1)
+    edges = found.start + found.step * np.arange(len(found.counts) + 1)
+    axes.stairs(np.array(found.counts) / whole, edges, color=colour, label=label, linewidth=1.4)
 
 
 def training(result: Source) -> Picture:

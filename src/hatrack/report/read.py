@@ -70,6 +70,15 @@ class Epoch(Record):
         return self.train_loss is None or self.valid_loss is None
 
 
+class Histogram(Record):
+    """How a layer's values are spread over the decades (see measure/histogram.py)."""
+
+    start: Annotated[float, Field(ge=-400, le=400)]
+    step: Annotated[float, Field(gt=0, le=1)]
+    counts: Annotated[list[Count], Field(max_length=4000)]
+    zeros: Count
+
+
 class Spec(Record):
     """The part of the spec that names a run."""
 
@@ -113,6 +122,7 @@ class Result(Record):
     reuse: list[list[Share | None]] | None = None
     blocked: list[Capacity | None] | None = None
     facts: list[dict[str, Number | None]] | None = None
+    histograms: list[dict[str, Histogram] | None] | None = None
     guarantee: bool = False
     verified: Verified | None = None
     parameters: Count | None = None
@@ -129,7 +139,7 @@ class Run:
 
     `accuracy[t, i]`: test accuracy on task i after learning task t. `reuse[i, j]`: share of the weights used
     by task i that task j uses again. Both hold NaN where there is no value. `masks[site][t, u]`: gate of unit
-    u for task t.
+    u for task t. `weights[parameter][t]`: how much task t uses of its entries, binned; or one for all tasks together.
     """
 
     result: Result
@@ -138,6 +148,7 @@ class Run:
     reuse: Floats | None
     epochs: Sequence[Epoch]
     masks: Mapping[str, Floats] | None
+    weights: Mapping[str, Floats] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -155,12 +166,14 @@ def read(folder: Path) -> Run:
     if not folder.is_dir():
         raise HatrackError(f"{folder} is not a run folder; give the folder that `hatrack run` wrote.")
     result = read_result(folder / "result.json")
-    masks = folder / "masks.safetensors"
+    path = folder / "masks.safetensors"
+    masks, weights = by_kind(_masks(path), result, path) if path.exists() else (None, None)
     return run_of(
         result,
         settings=_settings(folder / "spec.toml"),
         epochs=epochs(folder / "metrics.jsonl", len(result.tasks)),
-        masks=_masks(masks, result) if masks.exists() else None,
+        masks=masks,
+        weights=weights,
     )
 
 
@@ -169,10 +182,11 @@ def run_of(
     settings: Mapping[str, Any] | None = None,
     epochs: Sequence[Epoch] = (),
     masks: Mapping[str, Floats] | None = None,
+    weights: Mapping[str, Floats] | None = None,
 ) -> Run:
     """Return a run with its tables filled up."""
     reuse = None if result.reuse is None else _filled(result.reuse, len(result.tasks))
-    return Run(result, settings or {}, _filled(result.accuracy, len(result.tasks)), reuse, epochs, masks)
+    return Run(result, settings or {}, _filled(result.accuracy, len(result.tasks)), reuse, epochs, masks, weights)
 
 
 def _text(path: Path, remedy: str) -> str:
@@ -198,7 +212,8 @@ def parse(model: type[_Model], given: str | Mapping[str, Any], where: str, remed
         raise HatrackError(f"{where} is broken ({message}); {remedy}.") from None
 
 
-_TABLES = ("capacity", "blocked", "facts")  # each with an entry a task
+WEIGHTS = "weights/"  # before what is kept of the masks on single weights
+_TABLES = ("capacity", "blocked", "facts", "histograms")  # each with an entry a task
 AGAIN = "run it again with `hatrack run` into a new folder"
 
 
@@ -278,7 +293,7 @@ class _Event(Record):
     event: str
 
 
-def _masks(path: Path, result: Result) -> dict[str, Floats]:
+def _masks(path: Path) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -286,7 +301,44 @@ def _masks(path: Path, result: Result) -> dict[str, Floats]:
         stored: dict[str, NDArray[Any]] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise HatrackError(f"{path} cannot be read ({one_line(error)}); {AGAIN}.") from None
-    return by_site(stored, result, path)
+    return stored
+
+
+Masks: TypeAlias = "tuple[dict[str, Floats] | None, dict[str, Floats] | None]"
+
+
+def by_kind(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str) -> Masks:
+    """Return the gates of units and the fields of weights; None where there are none of them."""
+    weights = {key.removeprefix(WEIGHTS): value for key, value in stored.items() if key.startswith(WEIGHTS)}
+    gates = {key: value for key, value in stored.items() if not key.startswith(WEIGHTS)}
+    return by_site(gates, result, path) if gates else None, by_parameter(weights, result, path) if weights else None
+
+
+def by_parameter(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str) -> dict[str, Floats]:
+    """Return the fields of each parameter, a table a task or one for all tasks; in the network's order."""
+    found: dict[str, dict[str, NDArray[Any]]] = {}
+    for key, fields in stored.items():
+        task, _, name = key.partition("/")
+        found.setdefault(name, {})[task] = fields
+    tasks = {str(task) for task in range(len(result.tasks))}
+    expected = {"all"} if all(set(each) == {"all"} for each in found.values()) else tasks
+    for name, each in found.items():
+        shapes = {fields.shape for fields in each.values()}
+        alike = len(shapes) == 1 and len(min(shapes)) == 2 and all(fields.dtype == np.uint8 for fields in each.values())
+        if not alike or set(each) != expected:
+            raise HatrackError(
+                f"{path} is broken (weights of {name!r}: expected tables of bytes, of one size, for each of "
+                f"{len(tasks)} tasks or one for all, got {sorted(each)}); {AGAIN}."
+            )
+    rank = _rank(result)
+    ordered = sorted(found, key=lambda name: (rank.get(name.rpartition(".")[0], len(rank)), _natural(name)))
+    tables = {name: [found[name][task] for task in sorted(found[name], key=_natural)] for name in ordered}
+    return {name: np.stack(each) / 255 for name, each in tables.items()}
+
+
+def _rank(result: Result) -> dict[str, int]:
+    """Return the places of layers in the network, as far as they are known."""
+    return {name: place for place, name in enumerate(result.capacity[0].layers if result.capacity else ())}
 
 
 def by_site(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str) -> dict[str, Floats]:
@@ -297,7 +349,7 @@ def by_site(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str
         if not (task.isdecimal() and slash and site) or gate.ndim != 1:
             raise HatrackError(f"{path} is broken (expected 1-D '<task>/<site>', got {key!r} {gate.shape}); {AGAIN}.")
         found.setdefault(site, {})[int(task)] = gate
-    rank = {name: place for place, name in enumerate(result.capacity[0].layers if result.capacity else ())}
+    rank = _rank(result)
     ordered = sorted(found, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
     return {site: _stacked(path, site, found[site], len(result.tasks)) for site in ordered}
 

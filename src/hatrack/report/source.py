@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from hatrack import __version__
 from hatrack.errors import HatrackError
-from hatrack.report.read import Epoch, Result, Run, by_site, parse, read, require_whole, run_of
+from hatrack.report.read import Epoch, Result, Run, by_kind, parse, read, require_whole, run_of
 
 
 @runtime_checkable
@@ -52,7 +52,8 @@ def _of_learner(learner: Any) -> Run:
         raise HatrackError("the learner has learned no task yet, so there is nothing to draw.")
     named = [(getattr(t, "name", f"task {i}"), getattr(t, "classes", 1)) for i, t in enumerate(tasks, start=1)]
     method = getattr(getattr(learner, "method", None), "name", type(learner).__name__)
-    capacity, reuse, masks = (getattr(learner, what, lambda: None)() for what in ("capacity", "reuse", "masks"))
+    asked = ("capacity", "reuse", "masks", "weight_masks")
+    capacity, reuse, gates, weights = (getattr(learner, what, lambda: None)() for what in asked)
     run = _of_result({
         "schema": 1,
         "hatrack": __version__,
@@ -63,10 +64,12 @@ def _of_learner(learner: Any) -> Run:
         "capacity": capacity,
         "reuse": reuse,
     })  # fmt: skip
-    gates = None if masks is None else {key: gate.numpy() for key, gate in masks.items()}
+    stored = {key: mask.numpy() for key, mask in ((gates or {}) | (weights or {})).items()}
+    masks, fields = by_kind(stored, run.result, "what the learner returns as masks")
     epochs = (vars(epoch) for task in getattr(learner, "history", ()) for epoch in task.epochs)
     return replace(
         run,
         epochs=[parse(Epoch, epoch, "the learner's history", "it is no hatrack.Learner's") for epoch in epochs],
-        masks=None if gates is None else by_site(gates, run.result, "what the learner returns as masks"),
+        masks=masks,
+        weights=fields,
     )

@@ -6,11 +6,13 @@ What cannot be drawn says why, in one line: a HatrackError where there is nothin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, zip_longest
+from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -18,25 +20,28 @@ from matplotlib.ticker import MaxNLocator
 from hatrack.errors import HatrackError
 from hatrack.measure import Reading, interval, reading
 from hatrack.report import picture as fig
+from hatrack.report.by_task import (
+    Given,
+    after_each,
+    at_the_end,
+    by_task,
+    common_names,
+    numbers,
+    row_means,
+    taken,
+    when_learned,
+    without_ratio,
+)
 from hatrack.report.picture import FULL, HALF, Picture
 from hatrack.report.read import Floats
 from hatrack.report.source import Source, as_run
 
 SHADED = 3  # seeds from which on an interval is drawn over the tasks
 NARROW = 12  # lines that a half-wide picture has room for
+NAMED = 8  # tasks; up to that, each has its name below the picture
+FIGURES_UP_TO = 20  # tasks; above that, cells are too small to hold a number
 
 
-@runtime_checkable
-class Finding(Protocol):
-    """A run (None while it is not finished), and the accuracies of those that it is measured against, by name."""
-
-    @property
-    def result(self) -> Mapping[str, Any] | None: ...
-    @property
-    def references(self) -> Mapping[str, Any]: ...
-
-
-Given: TypeAlias = Sequence[Source | Finding]
 Band: TypeAlias = tuple[float, float, float]
 """A paper's figure, and the ends of the band in which another agrees with it."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -88,17 +93,102 @@ def over_tasks(runs: Mapping[str, Given], measure: str = "acc", *, on: str = "",
     """Draw a measure after each task: a line a method through its means, shaded where the 95 % interval is.
 
     `among`: all methods of the table, so that each has the same colour in every picture. The interval of fewer than
-    SHADED seeds covers the whole picture: then each seed has a thin line of its own.
+    SHADED seeds covers the whole picture: then each seed has a thin line of its own. Of ρ, the mean goes over the tasks
+    that have one.
     """
     wanted = reading(measure)
-    tables = {label: _by_task(found, measure) for label, found in runs.items()}
+    title, zero = _capital(wanted.title), wanted.measure.bounds[0] != 0
+    needs = f" It is taken against runs of {', '.join(wanted.measure.against)}." if wanted.measure.needs else ""
+    why = f"No run has a value of {wanted.title} after two tasks or more{_on(on)}.{needs}"
+    said = ["Over the tasks learned so far."] + ([f"{_capital(wanted.measure.meaning)}."] if zero else [])
+    if wanted.text == "rho":
+        said += without_ratio(runs.values())
+    tables = {label: by_task(found, lambda *run: after_each(measure, *run)) for label, found in runs.items()}
+    drawn = _lines(tables, runs, why, said, zero=zero, among=among)
+    return replace(drawn, label=f"{title} over tasks{_on(on)}", title=f"{title}{_on(on)}")
+
+
+def forward_transfer(
+    runs: Mapping[str, Given], *, on: str = "", among: Sequence[str] = (), one: Sequence[Source] = ()
+) -> Picture:
+    """Draw what earlier tasks gave to each new one, a_tt − one_t: a line a method, as `over_tasks` draws it.
+
+    `one`: runs of the method `one`, taken by their seed, for runs that come without references.
+    """
+    alone: dict[int | None, Sequence[float]] = {
+        run.result.spec.seed: np.diagonal(run.accuracy).tolist() for run in map(as_run, one)
+    }
+
+    def gained(result: Mapping[str, Any], given: Mapping[str, Any]) -> list[float]:
+        against = given["one"] if "one" in given else alone.get(result.get("spec", {}).get("seed"), [])
+        learned = [row[-1] for row in result["accuracy"]]
+        return [np.nan if a is None else a - b for a, b in zip(learned, against, strict=False)]
+
+    why = f"No run has a forward transfer on two tasks or more{_on(on)}. It is taken against runs of one."
+    said = [
+        "Accuracy on a task just learned less that of a network which learned it alone; above 0, earlier tasks help."
+    ]
+    tables = {label: by_task(found, gained) for label, found in runs.items()}
+    drawn = _lines(tables, runs, why, said, zero=True, among=among, across="task")
+    title = f"Forward transfer to each task{_on(on)}"
+    return replace(drawn, label=title, title=title)
+
+
+def each_task(runs: Mapping[str, Given], *, on: str = "") -> Picture:
+    """Draw the accuracy on each task, just after learning it and at the end: a row a method, the mean over seeds."""
+    learned, kept = (
+        {label: row_means(by_task(found, take)) for label, found in runs.items()} for take in (when_learned, at_the_end)
+    )
+    shown = [label for label, values in learned.items() if len(values)]
+    count = max((len(learned[label]) for label in shown), default=0)
+    if count < 2:
+        raise HatrackError(f"No run has learned two tasks or more{_on(on)}, so there is no accuracy of each to draw.")
+    panels = {
+        title: np.array(
+            [np.pad(values[label], (0, count - len(values[label])), constant_values=np.nan) for label in shown]
+        )
+        for title, values in (("just after learning it", learned), ("at the end", kept))
+    }
+    every = np.concatenate(list(panels.values()))
+    scale = Normalize(float(np.nanmin(every)), max(1.0, float(np.nanmin(every)) + 1e-9))
+    names = common_names(runs.values(), count) if count <= NAMED else []
+
+    def paint(figure: Figure) -> None:
+        rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
+        for axes, (title, table) in zip(rows, panels.items(), strict=True):
+            colours = fig.heat_map(axes, table, scale)
+            axes.set_title(title)
+            axes.set_yticks(range(len(shown)), [fig.short(label, 24) for label in shown])
+            fig.bare(axes)
+            if count <= FIGURES_UP_TO:
+                fig.cell_figures(axes, table, colours, lambda share: f"{100 * share:.1f}", 8 if count > 12 else 9)
+            fig.colour_bar(figure, axes, scale, fig.SHARE).yaxis.set_major_formatter(fig.Percent())
+        fig.task_ticks(rows[-1], names or [""] * count, "x", named=bool(names))
+        rows[-1].set_xlabel("accuracy on task, %")
+
+    caption = "Mean over seeds. A colour that is paler below than above: the task was forgotten."
+    without = [label for label in runs if label not in shown]
+    caption += f" Without a value: {', '.join(without)}." if without else ""
+    title = f"Accuracy on each task{_on(on)}"
+    return Picture(title, title, FULL, 1.5 + 0.56 * max(len(shown), 2), paint, caption)
+
+
+def _lines(
+    tables: Mapping[str, Floats],
+    runs: Mapping[str, Given],
+    why: str,
+    said: Sequence[str],
+    *,
+    zero: bool,
+    among: Sequence[str],
+    across: str = "after learning task",
+) -> Picture:
+    """Draw a line a method through the means of its table; `why` there is none where no table has two rows."""
     lines = {label: table for label, table in tables.items() if len(table) > 1}
     if not lines:
-        needs = f" It is taken against runs of {', '.join(wanted.measure.against)}." if wanted.measure.needs else ""
-        raise HatrackError(f"No run has a value of {wanted.title} after two tasks or more{_on(on)}.{needs}")
+        raise HatrackError(why)
     places = list(among) if among else list(lines)
     colours = dict(zip(places, fig.order_colours(len(places)), strict=True))
-    zero = wanted.measure.bounds[0] != 0
     height = max(3.3, 0.8 + 0.2 * len(lines))
     every = np.concatenate([table[np.isfinite(table)] for table in lines.values()])
 
@@ -122,34 +212,52 @@ def over_tasks(runs: Mapping[str, Given], measure: str = "acc", *, on: str = "",
         room = 0.06 * float(np.ptp(every)) + 0.005
         axes.set_ylim(float(every.min()) - room, float(every.max()) + room)
         fig.over_tasks_axes(axes, max(map(len, lines.values())), up_to_one=not zero)
+        axes.set_xlabel(across)
         fig.end_labels(axes, ends, 0.17 / (height - 0.6))
 
-    said = [_drawn([table.shape[1] for table in lines.values()]), "Over the tasks learned so far."]
-    said += [f"{_capital(wanted.measure.meaning)}."] if zero else []
-    title, width = _capital(wanted.title), HALF if len(lines) <= NARROW else FULL
-    caption = " ".join([*said, *_lacking(tables, lines)])
-    return Picture(f"{title} over tasks{_on(on)}", f"{title}{_on(on)}", width, height, paint, caption)
+    caption = " ".join([
+        _drawn([table.shape[1] for table in lines.values()]), *said, *_lacking(tables, lines, runs)
+    ])  # fmt: skip
+    return Picture("", "", HALF if len(lines) <= NARROW else FULL, height, paint, caption)
 
 
 def settings(
-    runs: Mapping[tuple[float, ...], Given], names: Sequence[str], measure: str = "acc", *, of: str = "", on: str = ""
+    runs: Mapping[tuple[float, ...], Given],
+    names: Sequence[str],
+    measure: str | Sequence[str] = "acc",
+    *,
+    of: str = "",
+    on: str = "",
 ) -> Picture:
-    """Draw a measure over the values of one setting, or over a grid of two, the first across and the second down."""
-    wanted = reading(measure)
-    values = {point: found for point, given in runs.items() if (found := _values(given, wanted))}
-    if len(values) < 2 or not 1 <= len(names) <= 2:
+    """Draw measures over the values of one setting, or one over a grid of two, the first across and the second down.
+
+    Several measures are one, taken after different tasks (acc1@2, acc1@3): a line each.
+    """
+    asked = [reading(one) for one in ([measure] if isinstance(measure, str) else measure)]
+    wanted = asked[0] if len(asked) == 1 else replace(asked[0], after=None)
+    values = [{point: v for point, given in runs.items() if (v := _values(given, one))} for one in asked]
+    there = [point for point in runs if any(point in line for line in values)]
+    if len(there) < 2 or not 1 <= len(names) <= 2 or (len(names) == 2 and len(asked) > 1):
         raise HatrackError(
-            f"{_capital(wanted.title)}{_on(on)} is drawn over one or two settings, with two values or more."
+            f"{_capital(wanted.title)}{_on(on)} is drawn over one or two settings, with two values or more; several "
+            f"measures over one."
         )
     where = f"{f' of {of}' if of else ''}{_on(on)}"
-    label, title = f"{measure}{where}", f"{_capital(wanted.title)}{where}"
+    label, title = f"{', '.join(one.text for one in asked)}{where}", f"{_capital(wanted.title)}{where}"
+    lacking = [", ".join(f"{n} = {v:g}" for n, v in zip(names, p, strict=True)) for p in runs if p not in there]
+    without = f" Without a value: {'; '.join(lacking)}." if lacking else ""
     if len(names) == 1:
-        line = {point[0]: found for point, found in values.items()}
-        caption = "A dot is a seed; the line goes through the means."
-        return Picture(label, title, HALF, 3.1, lambda figure: _paint_line(figure, names[0], line), caption)
-    means = {point: float(np.mean(found)) for point, found in values.items()}
+        lines = {
+            one.title.removeprefix(f"{wanted.title} "): {point[0]: found for point, found in line.items()}
+            for one, line in zip(asked, values, strict=True)
+        }
+        caption = f"A dot is a seed; the line goes through the means.{without}"
+        return Picture(label, title, HALF, 3.1, lambda figure: _paint_lines(figure, names[0], lines), caption)
+    means = {point: float(np.mean(values[0].get(point, [np.nan]))) for point in runs}
     height = 1.0 + 0.42 * len({down for _, down in means})
-    return Picture(label, title, FULL, height, lambda figure: _paint_map(figure, names, means), "Mean over seeds.")
+    return Picture(
+        label, title, FULL, height, lambda figure: _paint_map(figure, names, means), f"Mean over seeds.{without}"
+    )
 
 
 def capacity_over_epochs(runs: Mapping[str, Source], *, on: str = "") -> Picture:
@@ -177,6 +285,8 @@ def capacity_over_epochs(runs: Mapping[str, Source], *, on: str = "") -> Picture
 
     title = f"Capacity over training{_on(on)}"
     caption = "Share of the weights in use, first seed; a dashed line is where the next task begins."
+    without = [label for label in read if label not in lines]
+    caption += f" Without an epoch: {', '.join(without)}." if without else ""
     return Picture(title, title, FULL, 3.6, paint, caption)
 
 
@@ -221,37 +331,22 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _taken(run: Source | Finding) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
-    """Return the result of a run and the accuracies of its references."""
-    if isinstance(run, Finding):
-        return run.result, run.references
-    return run if isinstance(run, Mapping) else as_run(run).result.model_dump(by_alias=True), {}
-
-
 def _values(runs: Given, wanted: Reading) -> list[float]:
-    taken = map(_taken, runs)
-    return [v for result, given in taken if result is not None and (v := wanted.value(result, given)) is not None]
+    return [
+        v for result, given in map(taken, runs) if result is not None and (v := wanted.value(result, given)) is not None
+    ]
 
 
-def _by_task(runs: Given, measure: str) -> Floats:
-    """Return a row a task and a column a run; NaN where there is no value, no column for a run without any."""
-    series = []
-    for result, given in map(_taken, runs):
-        counts = range(1, len(result["accuracy"]) + 1) if result is not None else ()
-        values = [reading(f"{measure}@{t}").value(result or {}, given) for t in counts]
-        series.append(np.array(values, np.float64))  # None becomes NaN
-    series = [one for one in series if np.isfinite(one).any()]
-    return np.array(list(zip_longest(*series, fillvalue=np.nan)), np.float64)
-
-
-def _lacking(tables: Mapping[str, Floats], lines: Mapping[str, Floats]) -> list[str]:
-    """Say what the lines lack: methods without any value, and tasks after which seeds have none."""
+def _lacking(tables: Mapping[str, Floats], lines: Mapping[str, Floats], runs: Mapping[str, Given]) -> list[str]:
+    """Say what the lines lack: methods and runs without any value, and tasks for which seeds have none."""
     lacking = [f"{label} (none after two tasks or more)" for label in tables if label not in lines]
     for label, table in lines.items():
+        if table.shape[1] < len(runs[label]):
+            lacking.append(f"{label} ({len(runs[label]) - table.shape[1]} of {len(runs[label])} runs)")
         places = np.flatnonzero(~np.isfinite(table).all(axis=1)) + 1
         if len(places):
             missing = np.count_nonzero(~np.isfinite(table))
-            lacking.append(f"{label} ({missing} of {table.size}, after task {', '.join(map(str, places))})")
+            lacking.append(f"{label} ({missing} of {table.size}, after task {numbers(places.tolist())})")
     return [f"Without a value: {'; '.join(lacking)}."] if lacking else []
 
 
@@ -281,15 +376,20 @@ def _paint_map(figure: Figure, names: Sequence[str], values: Mapping[tuple[float
     fig.colour_bar(figure, axes, scale, fig.SHARE)
 
 
-def _paint_line(figure: Figure, name: str, values: Mapping[float, Sequence[float]]) -> None:
-    places = sorted(values)
+def _paint_lines(figure: Figure, name: str, lines: Mapping[str, Mapping[float, Sequence[float]]]) -> None:
     axes = figure.add_subplot()
-    for place in places:
-        axes.plot([place] * len(values[place]), values[place], "o", color=fig.REUSED, alpha=0.6, markersize=5)
-    axes.plot(places, [float(np.mean(values[place])) for place in places], color=fig.REUSED)
+    colours = fig.order_colours(len(lines)) if len(lines) > 1 else [to_rgb(fig.REUSED)]
+    for (label, values), colour in zip(lines.items(), colours, strict=True):
+        seen = sorted(values)
+        for place in seen:
+            axes.plot([place] * len(values[place]), values[place], "o", color=colour, alpha=0.6, markersize=5)
+        axes.plot(seen, [float(np.mean(values[place])) for place in seen], color=colour, label=label)
+    places = sorted(set().union(*lines.values()))
     if min(places) > 0 and max(places) / min(places) > 20:
         axes.set_xscale("log")
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.set_xticks([], minor=True)
     fig.bare(axes)
     axes.set_xlabel(name)
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=8.5)

@@ -41,7 +41,7 @@ class Folder:
         self.metrics = path / "metrics.jsonl"  # one line an epoch and one a finished task
         self.result = path / "result.json"  # the outcome; it exists only when the run is finished
         self.checkpoint = path / "checkpoint"  # what the learner saved after the last finished epoch
-        self.masks = path / "masks.safetensors"  # the gates of every finished task, where the method has any
+        self.masks = path / "masks.safetensors"  # of every finished task: gates, or which weights it uses
         self.report = path / "report.html"
         self._lock = lock
         self._made, self._stood, self._above = made, stood, above

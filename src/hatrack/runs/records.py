@@ -24,7 +24,7 @@ from pydantic import Field, TypeAdapter
 
 from hatrack import atomic, seal
 from hatrack.errors import Edited, HatrackError
-from hatrack.report.read import Capacity, Count, Number, Record, Share
+from hatrack.report.read import Capacity, Count, Histogram, Number, Record, Share
 
 Position = tuple[int, float]
 PUT_BACK = "put the file back as it was, or start the run again"
@@ -51,6 +51,7 @@ class _Task(Record):
     accuracy: list[Share]
     blocked: Capacity | None = None
     facts: dict[str, Number | None] | None = None
+    histograms: dict[str, Histogram] | None = None
     memory: Count = 0
     seconds: Number
 

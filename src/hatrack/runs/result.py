@@ -23,12 +23,12 @@ def assemble(
 ) -> dict[str, Any]:
     """Return what result.json holds, given the records of the tasks; a field that the method has no value for is None.
 
-    `blocked` and `facts` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
+    `blocked`, `facts` and `histograms` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
     runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
     `verified` what was compared once all was learned, and whether it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
-    blocked, facts = ([line.get(key) for line in lines] for key in ("blocked", "facts"))
+    blocked, facts, histograms = ([line.get(key) for line in lines] for key in ("blocked", "facts", "histograms"))
     return {
         "schema": SCHEMA,
         "hatrack": __version__,
@@ -40,6 +40,7 @@ def assemble(
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
         "facts": facts if any(facts) else None,
+        "histograms": histograms if any(histograms) else None,
         "guarantee": learner.method.promises(),
         "verified": learner.verify().numbers(),
         "parameters": learner.parameters_count,

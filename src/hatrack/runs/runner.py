@@ -125,7 +125,9 @@ def _learn(
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
         accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
         seconds = monotonic() - began
-        facts = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        facts: dict[str, Any] = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
+        if histograms := learner.method.histograms():
+            facts["histograms"] = dict(histograms)
         fields = {"name": names[index], "accuracy": accuracy, **facts, "memory": peak.bytes(), "seconds": seconds}
         records.task(index, fields)
         if index + 1 < len(tasks):
@@ -150,6 +152,8 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
     records.sync()
     masks = setup.learner.masks()
+    if masks is None:
+        masks = setup.learner.weight_masks()
     stored = None if masks is None else save(masks)
     if stored is not None:
         atomic.write(folder.masks, stored)

@@ -44,6 +44,8 @@ def write_report(learner: Learner, folder: Path) -> Path:
     lines = [{"name": h.name, "accuracy": h.accuracy} for h in history]
     result = assemble(learner, spec, tasks, lines, sum(h.seconds for h in history))
     masks = learner.masks()
+    if masks is None:
+        masks = learner.weight_masks()
     made.result.unlink(missing_ok=True)  # it comes last: it says that the others are there
     atomic.write(made.spec, toml.dumps(spec))
     _write_epochs(learner, made.metrics, spec)

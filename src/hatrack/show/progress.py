@@ -52,7 +52,13 @@ class PlainProgress:
 
     def on_task(self, result: TaskResult) -> None:
         self._said = self._clock()
-        say_line(f"task {result.task + 1}/{self._tasks} {result.name}: {', '.join(task_facts(result))}")
+        say_line(task_line(result, self._tasks))
+
+
+def task_line(result: TaskResult, tasks: int, seed: int | None = None) -> str:
+    """Return what there is to say of a learned task, one of so many; of one of several runs by its seed."""
+    which = "" if seed is None else f"seed {seed}, "
+    return f"task {result.task + 1}/{tasks} {which}{result.name}: {', '.join(task_facts(result))}"
 
 
 def headline(plan: RunPlan) -> str:

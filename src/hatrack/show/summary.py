@@ -22,7 +22,7 @@ FILES = {
     "report.html": "the report: open it in a browser",
     "result.json": "accuracy matrix, measures, capacity",
     "metrics.jsonl": "every epoch",
-    "masks.safetensors": "the gates of every task",
+    "masks.safetensors": "the masks of every task",
     "spec.toml": "every setting",
     "checkpoint": "the learner: hatrack.load(RUN/checkpoint, net)",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """Where a run stands: tasks learned of all, epochs of the current one."""
+    """Where a run stands: tasks learned of all, epochs of the current one; and the task that was just `learned`."""
 
     task: int
     tasks: int
     epoch: int
+    learned: TaskResult | None = field(default=None, compare=False)
 
 
 def execute(job: Job, tell: Callable[[Any], Any]) -> None:
@@ -99,4 +100,4 @@ class _Relay:
         self._tell(Step(epoch.task, self._tasks, epoch.epoch))
 
     def on_task(self, result: TaskResult) -> None:
-        self._tell(Step(result.task + 1, self._tasks, 0))
+        self._tell(Step(result.task + 1, self._tasks, 0, result))

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.report import plots, study_plots
-from hatrack.report.builder import Section, left_out, pictures
+from hatrack.report.builder import Section, how, left_out, pictures
 from hatrack.report.picture import Picture
 from hatrack.report.read import Run, read
+from hatrack.report.words import counted
 from hatrack.studies.execute import Outcome
 from hatrack.studies.file import Study
+from hatrack.studies.findings import Finding
 from hatrack.studies.table import Row, Table
 
 LINES_AT_MOST = 20  # in one picture, before the points of a grid are left out
@@ -30,18 +33,28 @@ def seed_by_seed(outcome: Outcome, made: Sequence[Table]) -> str:
 
 
 def over_the_tasks(outcome: Outcome, made: Sequence[Table]) -> str:
-    """Draw accuracy and ρ after each task."""
-    return pictures(one for t in made for one in _over_tasks(outcome.study, t))
-
-
-def _over_tasks(study: Study, made: Table) -> Iterator[Draw]:
+    """Draw accuracy and ρ after each task, forward transfer to each where it is measured, and the accuracy on each."""
+    study = outcome.study
     grid = {m.label for m in study.methods if m.family}
     left = grid if len(study.methods) > LINES_AT_MOST else set()  # their map says more than a hundred lines
+    drawn = pictures(one for t in made for one in _over_tasks(study, t, left))
+    return drawn + how(f"Left out: {counted(len(left), 'point')} of a grid, see Over the settings." if left else "")
+
+
+def _over_tasks(study: Study, made: Table, left: set[str]) -> Iterator[Draw]:
     shown = [row for row in made.ours() if row.label not in left]
+    if not shown:
+        return
     among = [row.label for row in shown]
-    for measure, skipped in (("acc", ()), ("rho", ("joint", "random"))):
-        runs = {r.label: r.findings for r in shown if not any(f.run.spec.method in skipped for f in r.findings)}
-        yield partial(study_plots.over_tasks, runs, measure, on=made.benchmark, among=among)
+
+    def runs(*skipped: str) -> dict[str, Sequence[Finding]]:
+        return {r.label: r.findings for r in shown if not any(f.run.spec.method in skipped for f in r.findings)}
+
+    yield partial(study_plots.over_tasks, runs(), "acc", on=made.benchmark, among=among)
+    yield partial(study_plots.over_tasks, runs("joint", "random"), "rho", on=made.benchmark, among=among)
+    if any(m.measure.name == "fwt" for m in study.measures):
+        yield partial(study_plots.forward_transfer, runs("one"), on=made.benchmark, among=among)
+    yield partial(study_plots.each_task, runs(), on=made.benchmark)
 
 
 def closer_looks(outcome: Outcome, made: Sequence[Table]) -> list[Section]:
@@ -55,18 +68,31 @@ def closer_looks(outcome: Outcome, made: Sequence[Table]) -> list[Section]:
 
 
 def _grids(outcome: Outcome, made: Table) -> Iterator[Draw]:
-    """Draw the first measure of every method that has a grid of one or two numbers."""
-    measure = made.measures[0]
-    entries = {m.label: m for m in outcome.study.methods if m.family}
-    for family in dict.fromkeys(m.family for m in entries.values()):
-        rows = [r for r in made.ours() if r.label in entries and entries[r.label].family == family]
-        first = entries[rows[0].label].point
-        names = [k for k, v in first.items() if isinstance(v, int | float) and not isinstance(v, bool)]
-        there = [r for r in rows if r.cells[measure.text].values]
-        points = {tuple(float(entries[r.label].point[name]) for name in names): r.findings for r in there}
-        if len(points) < 2 or not 1 <= len(names) <= 2 or len(points) < sum(bool(r.finished) for r in rows):
-            continue
-        yield partial(study_plots.settings, points, names, measure.text, of=family, on=made.benchmark)
+    """Draw every method that has a grid."""
+    grids = [m for m in outcome.study.methods if m.family]
+    for family in dict.fromkeys(m.family for m in grids):
+        points = {m.label: m.point for m in grids if m.family == family}
+        yield partial(_grid, family, points, made)
+
+
+def _grid(family: str, points: Mapping[str, Mapping[str, Any]], made: Table) -> Picture:
+    """Draw the first measure over a grid; over one setting, also as it is after other tasks."""
+    of, on = f"the grid of {family} on {made.benchmark}", made.benchmark
+    columns = {name: [point[name] for point in points.values()] for name in next(iter(points.values()))}
+    names = [name for name, found in columns.items() if all(map(_is_number, found))]
+    words = [n for n, found in columns.items() if n not in names and found != found[:1] * len(found)]
+    if words or len(names) > 2:
+        why = f"settings that are no numbers ({', '.join(words)})" if words else f"{len(names)} settings, more than two"
+        raise HatrackError(f"There is no picture of {of}: it has {why}. Its figures are in the table.")
+    ours = {row.label: row.findings for row in made.ours()}
+    runs = {tuple(float(p[n]) for n in names): ours[label] for label, p in points.items() if label in ours}
+    first = made.measures[0]
+    alike = [m.text for m in made.measures if replace(m, text="", after=None) == replace(first, text="", after=None)]
+    return study_plots.settings(runs, names, alike if len(names) == 1 else first.text, of=family, on=on)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _masks(outcome: Outcome, made: Table) -> str:
