@@ -31,6 +31,7 @@ from hatrack.runs.spec import Spec
 from hatrack.studies.executor import default_workers
 
 BATCH, STEPS = 64, 3
+RUN = 3.0  # seconds beside it all: data read, the network traced, what is kept written and proved
 ANSWER = 0.3  # of a sample's training step, to answer it
 VALIDATED = 0.12  # validation samples for one of training
 # A step over that of plain SGD on the same network; 1 where it is less than a tenth more. Processor time of the second
@@ -125,7 +126,7 @@ def estimate(runs: Iterable[Spec]) -> Estimate | None:
         if METHODS[spec.method].trains:
             least, most = _sample_epochs(spec)
             seconds = _seconds(spec, known)
-            low, high = low + least * seconds, high + most * seconds
+            low, high = low + least * seconds + RUN, high + most * seconds + RUN
     workers = default_workers(specs[0].device)
     cuda = specs[0].device.startswith("cuda")
     noun = ("GPU" if cuda else "core") + ("" if workers == 1 else "s")
