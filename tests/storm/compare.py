@@ -59,7 +59,9 @@ def without_failed_trials(content: bytes) -> bytes:
 
 
 TIMES = rb'("(?:seconds|memory)": )[0-9.e+-]+'
-SHOWN = rb'(<(?:div class="value"|td class="number")>)(?:[0-9.]+ s|\d+ min \d\d s|\d+ h \d\d min|[0-9.]+ .iB)(?=<)'
+SHOWN = (
+    rb'(<(?:div class="value"|td class="number")>)(?:[0-9.]+ (?:s|min)|\d+ min \d\d s|\d+ h \d\d min|[0-9.]+ .iB)(?=<)'
+)
 
 MAY_DIFFER: Sequence[tuple[str, Mask, str]] = (
     ("*.lock", lambda content: b"", "the id of the process that held the lock last"),
@@ -71,7 +73,7 @@ MAY_DIFFER: Sequence[tuple[str, Mask, str]] = (
     ("*learner.json", pattern(rb'("digest": )"[0-9a-f]{64}"'), "the digest of the same file"),
     ("*learner.json", pattern(rb'(\n "sha256": )"[0-9a-f]{64}"'), "the seal of the page, that digest included"),
     ("*report.html", pattern(SHOWN), "time and memory, as the pages of runs and studies show them"),
-    ("*runs.csv", columns("seconds", "memory"), "time and memory, in a study's list of runs"),
+    ("*runs.csv", columns("seconds", "minutes", "memory"), "time and memory, in a study's list of runs"),
     ("*decoded/*/record.json", pattern(rb'(npy": \[\s*\d+,\s*)\d+'), "the time of change of the decoded arrays"),
     ("*journal.log", finished_trials, "a killed trial stays in the journal as failed, beside times and process ids"),
     ("*trials.csv", without_failed_trials, "the same killed trials, and the numbers they took up"),

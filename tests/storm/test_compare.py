@@ -20,7 +20,7 @@ RUN = {
     b'  "sha256": "' + b"4" * 64 + b'"\n}\n',
     "run/checkpoint/learner.json": b'{\n "run": {\n  "lines": 2,\n  "digest": "' + b"5" * 64 + b'"\n },\n "files": '
     b'{\n  "live": {\n   "sha256": "' + b"6" * 64 + b'"\n  }\n },\n "sha256": "' + b"7" * 64 + b'"\n}',
-    "run/report.html": b'<div class="value">0.9 s</div><div class="value">69.1 %</div>',
+    "run/report.html": b'<div class="value">0.9 s</div><td class="number">0.0 min</td><div class="value">69.1 %</div>',
     "run/spec.toml": b"seed = 3\n",
     "runs.csv": b"method,acc,seconds,memory\nhat,0.5,1.25,77.0\n",
     "cache/decoded/signs/record.json": b'{"rows": 3, "files": {"x.npy": [\n 10,\n 1700000000,\n "ab"]}}',
@@ -40,6 +40,7 @@ RUN = {
         ("run/result.json", b"0.75", b"7.5"),
         ("run/result.json", b"1024", b"2048"),
         ("run/report.html", b"0.9 s", b"3 min 02 s"),
+        ("run/report.html", b"0.0 min", b"0.1 min"),
         ("runs.csv", b"1.25,77.0", b"2.5,78.0"),
         ("cache/decoded/signs/record.json", b"1700000000", b"1800000000"),
     ],
