@@ -116,7 +116,7 @@ def resume(
         if not run.result.exists():
             learn_along(prepare(spec.read(run.spec, named=named).model_copy(update=place), run.checkpoint))
         return
-    with folder.open_run(path) as opened:
+    with folder.open_run(path, patience=1.0) as opened:
         result = finished(opened)
         if result is not None:
             print("This run was already finished.")

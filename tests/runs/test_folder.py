@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,15 @@ def test_a_killed_process_gives_the_lock_back() -> None:
     os.waitpid(child, 0)
     with open_run(Path("a")):
         pass
+
+
+def test_one_that_leaves_in_time_is_waited_for() -> None:
+    made = create("", Path("a"), "")
+    with pytest.raises(HatrackError, match="in use"):
+        open_run(Path("a"))
+    threading.Timer(0.2, made.close).start()
+    with open_run(Path("a"), patience=60) as opened:
+        assert opened.path == Path("a")
 
 
 def test_opening_sweeps_half_written_files_and_nothing_else() -> None:

@@ -15,12 +15,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from itertools import chain, count
 from pathlib import Path
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.parallel import require_joined
+
+PAUSE = 0.02  # seconds between two tries at a lock
 
 
 class InUse(HatrackError):
@@ -103,10 +106,21 @@ def create(spec: str, out: Path | None, name: str) -> Folder:
     )
 
 
-def open_run(path: Path) -> Folder:
-    """Open and lock the folder of an existing run."""
+def open_run(path: Path, patience: float = 0.0) -> Folder:
+    """Open and lock the folder of an existing run; wait so many seconds for another process to leave it.
+
+    One that was killed takes the processes that work for it along, but a moment later.
+    """
     require(path)
-    folder = Folder(path, lock(path))
+    until = monotonic() + patience
+    while True:
+        try:
+            folder = Folder(path, lock(path))
+            break
+        except InUse:
+            if monotonic() >= until:
+                raise
+            sleep(PAUSE)
     for file in (folder.spec, folder.masks, folder.result, folder.report):
         atomic.clear(file)
     return folder
