@@ -6,12 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from hatrack import __version__, seal
 from hatrack.data.task import Task
 from hatrack.learn.learner import Learner
 from hatrack.measure import summary
 
 SCHEMA = 1
+
+
+def masks_of(learner: Learner) -> dict[str, Tensor] | None:
+    """Return what masks.safetensors holds: gates of units, or else which weights tasks use."""
+    gates = learner.masks()
+    return learner.weight_masks() if gates is None else gates
 
 
 def assemble(

@@ -32,7 +32,7 @@ from hatrack.runs.folder import Folder
 from hatrack.runs.peak import Peak
 from hatrack.runs.records import Records
 from hatrack.runs.references import completed, read_result
-from hatrack.runs.result import assemble, dumps, facts_of
+from hatrack.runs.result import assemble, dumps, facts_of, masks_of
 from hatrack.runs.setup import Setup
 from hatrack.runs.writer import Writer
 from hatrack.seal import digest
@@ -151,9 +151,7 @@ def _written(writer: Writer) -> Iterator[None]:
 def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Path]) -> dict[str, Any]:
     """Write masks, result and report; the masks first, because a result says that the run is finished."""
     records.sync()
-    masks = setup.learner.masks()
-    if masks is None:
-        masks = setup.learner.weight_masks()
+    masks = masks_of(setup.learner)
     stored = None if masks is None else save(masks)
     if stored is not None:
         atomic.write(folder.masks, stored)

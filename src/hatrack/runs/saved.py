@@ -22,7 +22,7 @@ from hatrack.nets import build
 from hatrack.runs import toml
 from hatrack.runs.folder import Folder
 from hatrack.runs.records import Records
-from hatrack.runs.result import assemble, dumps
+from hatrack.runs.result import assemble, dumps, masks_of
 
 OWN_TASKS = "own tasks"  # in place of a benchmark's name
 PARTS = ("train", "valid", "test")
@@ -43,9 +43,7 @@ def write_report(learner: Learner, folder: Path) -> Path:
     tasks = [{"name": h.name, "classes": t.classes, **dict.fromkeys(PARTS), **h.samples} for h, t in known]
     lines = [{"name": h.name, "accuracy": h.accuracy} for h in history]
     result = assemble(learner, spec, tasks, lines, sum(h.seconds for h in history))
-    masks = learner.masks()
-    if masks is None:
-        masks = learner.weight_masks()
+    masks = masks_of(learner)
     made.result.unlink(missing_ok=True)  # it comes last: it says that the others are there
     atomic.write(made.spec, toml.dumps(spec))
     _write_epochs(learner, made.metrics, spec)
