@@ -293,8 +293,9 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
 
     processes.refuse_several("--seeds")
     specs = [spec.resolve(given | {"seed": seed}, sets) for seed in parse_seeds(seeds)]
-    setups = [prepare(one) for one in specs]
     apart = len(specs) > 1 and specs[0].device == "cpu"
+    # What cannot be begun is refused before there is a folder; processes of their own prepare each its own run.
+    setups = [prepare(one) for one in (specs[:1] if apart else specs)]
     with ExitStack() as stack:
         made = [
             stack.enter_context(folder.create(s.toml(), None if out is None else out / f"s{s.seed}", s.name))
