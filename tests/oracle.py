@@ -36,7 +36,7 @@ def gated_features(
     tensors = {**dict(net.named_parameters()), **dict(net.named_buffers()), **(swapped or {})}
     with gating.on_inputs(gates):
         out = functional_call(net, {**(swapped or {}), **gating.weights(gates, tensors)}, (x,))
-    return gating.features(gates, out.flatten(1))
+    return gating.features(gates, out)
 
 
 def random_gates(units: UnitMap, density: float, seed: int) -> Tensor:

@@ -48,9 +48,9 @@ class Member:
         self.model = Model(case.net(), device, case.precision)
         self.model.meet(torch.zeros(1, *case.shape, device=device))
         self.method.attach(self.model)
-        feed = Feed([Part(0, task.train, task.inputs, task.classes)], device)
+        feed = Feed([Part(0, task.train, task.inputs, task.target)], device)
         for t in range(case.finished + 1):
-            self.model.add_task(CLASSES, torch.Generator().manual_seed(t), self.method.private())
+            self.model.add_task(task.target, torch.Generator().manual_seed(t), self.method.private())
             self.method.begin_task(t, feed, torch.Generator().manual_seed(t))
             if t < case.finished:
                 self.method.finish(feed)

@@ -80,7 +80,7 @@ def test_what_is_drawn_is_of_the_kind_and_reaches_all_of_it(dtype: torch.dtype, 
     now, then = (torch.view_as_real(t) if t.is_complex() else t.to(torch.float64) for t in (drawn, x))
     assert then.min() <= now.min() < then.min() + 0.5
     assert then.max() - 0.5 < now.max() <= then.max()
-    again = restored(described(kind), kind.low, kind.high).draw(400, np.random.RandomState(0))
+    again = restored(described(kind), {"low": kind.low, "high": kind.high}).draw(400, np.random.RandomState(0))
     assert torch.equal(again, drawn)
 
 

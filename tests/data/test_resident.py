@@ -12,6 +12,7 @@ from hatrack.data import resident as module
 from hatrack.data.feed import Feed, Part
 from hatrack.data.resident import resident
 from hatrack.data.task import Inputs, Split
+from hatrack.targets import Classification
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 
@@ -37,7 +38,7 @@ def test_a_feed_chooses_rows_of_a_shared_array() -> None:
     x = np.arange(20, dtype=np.float32).reshape(10, 2)
     y = torch.arange(10) % 2
     chosen = (torch.tensor([8, 1]), torch.tensor([3]))
-    parts = [Part(t, Split(x, y, rows), Inputs(), classes=2) for t, rows in enumerate(chosen)]
+    parts = [Part(t, Split(x, y, rows), Inputs(), Classification(2)) for t, rows in enumerate(chosen)]
     feed = Feed(parts, CPU)
     assert feed._x.data_ptr() == x.__array_interface__["data"][0]
     batch = next(feed.batches(3))
@@ -51,5 +52,11 @@ def test_a_feed_chooses_rows_of_a_shared_array() -> None:
 def test_parts_of_different_arrays_are_joined(stride: int) -> None:
     x, other = np.arange(8, dtype=np.float32).reshape(4, 2), -np.ones((3, 2), np.float32)
     y = torch.zeros(4, dtype=torch.long)
-    feed = Feed([Part(0, Split(x[::stride], y), Inputs(), 1), Part(1, Split(other, y[:3]), Inputs(), 1)], CPU)
+    feed = Feed(
+        [
+            Part(0, Split(x[::stride], y), Inputs(), Classification(1)),
+            Part(1, Split(other, y[:3]), Inputs(), Classification(1)),
+        ],
+        CPU,
+    )
     assert next(feed.batches(7)).x.tolist() == [*x[::stride].tolist(), *other.tolist()]

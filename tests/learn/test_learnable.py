@@ -10,6 +10,7 @@ import torch
 import hatrack
 from hatrack.methods import METHODS
 from hatrack.nets import build
+from hatrack.targets import Classification
 
 COLOUR, GREY = (3, 32, 32), (1, 28, 28)
 # tasks, classes of each, shape of an input, SupSup and UCL as printed (of UCL on FE-10 and FE-20 the text has no whole)
@@ -32,7 +33,7 @@ def learnable(method: str, tasks: int, classes: int, shape: tuple[int, ...]) -> 
     learner.model.meet(torch.zeros(1, *shape))
     learner.method.attach(learner.model)
     for task in range(tasks):
-        learner.model.add_task(classes, torch.Generator())
+        learner.model.add_task(Classification(classes), torch.Generator())
         learner.method.task = task
     return learner.learnable_count
 

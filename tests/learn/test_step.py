@@ -15,6 +15,7 @@ from hatrack.learn.step import Clip, OptimizerFactory, Stepper, build, clip, cli
 from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 
 @pytest.mark.parametrize("clip", [clip, clip_traced])
@@ -58,9 +59,11 @@ def begun() -> Method:
     model.meet(torch.zeros(1, 4))
     method = HAT()
     method.attach(model)
-    model.add_task(2, torch.Generator())
+    model.add_task(Classification(2), torch.Generator())
     x, y = torch.zeros(6, 4), torch.arange(6) % 2
-    method.begin_task(0, Feed([Part(0, Split(x, y), Inputs(), classes=2)], torch.device("cpu")), torch.Generator())
+    method.begin_task(
+        0, Feed([Part(0, Split(x, y), Inputs(), Classification(2))], torch.device("cpu")), torch.Generator()
+    )
     return method
 
 
@@ -113,7 +116,7 @@ def test_what_is_locked_as_a_whole_costs_no_product_and_changes_nothing() -> Non
         stepper = Stepper(method, build(method, None))
         before = net.weight.detach().clone()
         x, y = torch.randn(16, 4), torch.arange(16) % 2
-        feed = Feed([Part(0, Split(x, y), Inputs(), 2)], torch.device("cpu"))
+        feed = Feed([Part(0, Split(x, y), Inputs(), Classification(2))], torch.device("cpu"))
         stepper.begin_epoch(feed, 8)
         for batch in feed.batches(8):
             stepper.step(batch)

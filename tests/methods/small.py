@@ -13,6 +13,7 @@ from hatrack.data.feed import Feed, Part
 from hatrack.methods.base import Method
 from hatrack.nets import build
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 CPU = torch.device("cpu")
 
@@ -45,10 +46,10 @@ def next_task(method: Method, classes: int = 3, shape: tuple[int, ...] = (6,), s
     """Add a head and begin the next task, as the learner does."""
     model = method.model
     index = len(model.heads)
-    model.add_task(classes, torch.Generator().manual_seed(index), method.private())
+    model.add_task(Classification(classes), torch.Generator().manual_seed(index), method.private())
     model.heads[-1].double()
     task = random_task(f"t{index}", seed + index, shape, classes)
-    feed = Feed([Part(index, task.train, task.inputs, task.classes)], CPU)
+    feed = Feed([Part(index, task.train, task.inputs, task.target)], CPU)
     with torch.random.fork_rng():
         torch.manual_seed(index)
         method.begin_task(index, feed, torch.Generator().manual_seed(10 + index))

@@ -65,7 +65,7 @@ def test_steps_of_the_third_task_equal_the_restatement() -> None:
         for _ in range(100):
             stepper.step(batch(x, y))
         method.end_task(feed(x, y, task))
-    mx, my, ms = (part.numpy() for part in method.memory.draw(1000))
+    mx, my, ms = (part.numpy() for part in method.memory.draw(1000)[:3])
     x, y = samples(5, classes=4)
     stepper = begin(method, 2, x, y)
     p = [arrays(model, t) for t in range(3)]

@@ -102,7 +102,7 @@ def test_losses_include_the_penalty_and_the_fisher_does_not() -> None:
     assert float(method.loss(batch(x, y)).detach()) == pytest.approx(plain + penalty, rel=1e-9)
     with torch.no_grad():
         logits = method.predict(torch.from_numpy(x), 1)
-    assert float(method.valid_loss(logits, torch.from_numpy(y))) == pytest.approx(plain + penalty, rel=1e-9)
+    assert float(method.valid_loss(logits, torch.from_numpy(y), 1)) == pytest.approx(plain + penalty, rel=1e-9)
     method.end_task(feed(x, y, 1))
     new = fisher(arrays(model, 1), x, y)
     close(as_arrays(method.anchor.weights), {n: (new[n] + fish[n]) / 2 for n in new})

@@ -14,6 +14,7 @@ from hatrack.learn.step import Stepper
 from hatrack.learn.step import build as new_optimizer
 from hatrack.nets import build
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 S_MAX, C, LR = 400.0, 0.75, 0.05
 
@@ -89,10 +90,10 @@ def prepared(method: HAT, masks: list[torch.Tensor]) -> tuple[HAT, Model, Feed]:
     method.attach(model)
     method.masks = list(masks)
     for _ in range(len(masks) + 1):
-        model.add_task(3, torch.Generator().manual_seed(1))
+        model.add_task(Classification(3), torch.Generator().manual_seed(1))
         model.heads[-1].double()
     t = task("t", 5)
-    feed = Feed([Part(len(masks), t.train, t.inputs, t.classes)], torch.device("cpu"))
+    feed = Feed([Part(len(masks), t.train, t.inputs, t.target)], torch.device("cpu"))
     method.begin_task(len(masks), feed, torch.Generator().manual_seed(2))
     method.embedding.data = method.embedding.data.double()
     method.take(method.taken.double())
@@ -162,7 +163,7 @@ def test_validation_loss_includes_the_regulariser_at_s_max() -> None:
     cross = -(z[np.arange(6), y.numpy()] - np.log(np.exp(z).sum(1))).mean()
     e, taken = method.embedding.detach().numpy(), (np.arange(9) % 2 == 0).astype(float)
     r = (sigmoid(400 * e) * (1 - taken)).sum() / (1 - taken).sum()
-    assert float(method.valid_loss(logits, y).detach()) == pytest.approx(cross + 2.0 * r, rel=1e-9)
+    assert float(method.valid_loss(logits, y, 1).detach()) == pytest.approx(cross + 2.0 * r, rel=1e-9)
 
 
 def test_gates_are_exactly_binary_when_a_task_ends_and_soft_on_request() -> None:
@@ -238,11 +239,11 @@ def test_steps_on_the_alexnet_equal_a_layer_by_layer_restatement() -> None:
     method.attach(model)
     method.masks = [torch.rand(model.units.size, dtype=torch.float64)]
     for _ in range(2):
-        model.add_task(3, torch.Generator().manual_seed(1))
+        model.add_task(Classification(3), torch.Generator().manual_seed(1))
         model.heads[-1].double()
     t = task("t", 5)
     method.begin_task(
-        1, Feed([Part(1, t.train, t.inputs, t.classes)], torch.device("cpu")), torch.Generator().manual_seed(2)
+        1, Feed([Part(1, t.train, t.inputs, t.target)], torch.device("cpu")), torch.Generator().manual_seed(2)
     )
     # small enough that 1 − σ(s·e) keeps its digits: the compensation would amplify rounding, on both sides
     method.embedding.data = method.embedding.data.double() * 0.01

@@ -17,6 +17,7 @@ from hatrack.masks.lock import Lock
 from hatrack.methods.parts.weight_masks import pack, unpack
 from hatrack.methods.pmask import PMask
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 S_MAX, C, LR = 400.0, 0.75, 0.05
 
@@ -75,10 +76,10 @@ def test_steps_equal_the_numpy_restatement(first: bool) -> None:
         method.masks.packed = [pack(mask)]
     t = task("t", 0)
     for _ in range(2):
-        model.add_task(3, torch.Generator().manual_seed(1))
+        model.add_task(Classification(3), torch.Generator().manual_seed(1))
         model.heads[-1].double()
     method.begin_task(
-        1, Feed([Part(1, t.train, t.inputs, t.classes)], torch.device("cpu")), torch.Generator().manual_seed(2)
+        1, Feed([Part(1, t.train, t.inputs, t.target)], torch.device("cpu")), torch.Generator().manual_seed(2)
     )
     method.embedding.data = method.embedding.data.double() * 0.02
     method.take(method.taken.double())

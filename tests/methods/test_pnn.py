@@ -12,6 +12,7 @@ from hatrack import Learner
 from hatrack.data.feed import Batch
 from hatrack.methods.pnn import PNN
 from hatrack.nets import build
+from hatrack.targets import Classification
 
 
 def columns(net: nn.Module | None = None, shape: tuple[int, ...] = (6,), count: int = 3) -> PNN:
@@ -136,7 +137,7 @@ def test_eight_columns_of_hats_paper_have_the_parameters_of_one_network() -> Non
     model = learner.model
     model.meet(torch.zeros(1, 3, 32, 32))
     for t, count in enumerate(classes):
-        model.add_task(count, torch.Generator(), learner.method.private())
+        model.add_task(Classification(count), torch.Generator(), learner.method.private())
         learner.method.begin_task(t, None, torch.Generator())
     kernels, inputs = (16, 9, 4, 1, 1), (3, 8, 17, 35 * 4, 285)
     columns = 8 * sum(n * m * k + n for n, m, k in zip(widths, inputs, kernels, strict=True))

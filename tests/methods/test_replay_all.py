@@ -15,6 +15,7 @@ from hatrack.data.feed import Batch
 from hatrack.methods import METHODS
 from hatrack.methods.replay_all import ReplayAll
 from hatrack.nets import build
+from hatrack.targets import Classification
 
 
 def test_the_loss_is_the_mean_over_samples_under_their_own_heads() -> None:
@@ -40,7 +41,7 @@ def test_the_network_goes_on_where_the_last_task_left_it() -> None:
     replay = learner("replay-all")
     replay.learn(tasks[0])
     before = {name: p.detach().clone() for name, p in replay.model.net.named_parameters()}
-    replay.model.add_task(2, torch.Generator())
+    replay.model.add_task(Classification(2), torch.Generator())
     replay.method.begin_task(1, None, torch.Generator())  # what joint would use to start again
     assert all(torch.equal(p, before[name]) for name, p in replay.model.net.named_parameters())
     assert {f"heads/{t}/{kind}" for t in range(2) for kind in ("weight", "bias")} <= set(replay.method.trainable())

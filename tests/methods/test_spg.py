@@ -19,6 +19,7 @@ from hatrack.learn.fit import Epoch
 from hatrack.methods.parts.importance import gradient_importance
 from hatrack.methods.spg import SPG
 from hatrack.nets import build
+from hatrack.targets import Classification
 
 LR = 0.25
 
@@ -93,7 +94,7 @@ def test_importance_of_epoch_n_is_that_of_the_network_after_epoch_n() -> None:
     taught.learn(tasks[1], on_epoch=look)
     other = learner()
     other.learn(tasks[0])
-    other.model.add_task(2, torch.Generator())
+    other.model.add_task(Classification(2), torch.Generator())
     with torch.no_grad():
         for name, p in other.model.net.named_parameters():
             p.copy_(seen[3][f"net/{name}"])
@@ -101,7 +102,7 @@ def test_importance_of_epoch_n_is_that_of_the_network_after_epoch_n() -> None:
             for name, p in head.named_parameters():
                 p.copy_(seen[3][f"{t}/{name}"])
     other.model.net.eval()
-    train = Feed([Part(1, tasks[1].train, tasks[1].inputs, tasks[1].classes)], torch.device("cpu"))
+    train = Feed([Part(1, tasks[1].train, tasks[1].inputs, tasks[1].target)], torch.device("cpu"))
     gamma = gradient_importance(other.model, 1, other.model.parameters(), train)
     for name, value in taught.method.importance.items():
         torch.testing.assert_close(value, torch.maximum(gamma[name], first[name]), rtol=0, atol=0)

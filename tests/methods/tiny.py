@@ -14,6 +14,7 @@ from hatrack.learn.step import Stepper, build
 from hatrack.methods.base import Method
 from hatrack.nets import build as build_net
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 Arrays = dict[str, np.ndarray]
 INPUTS = 6
@@ -33,7 +34,7 @@ def model(heads: Sequence[int] = (3,), dropout: float = 0.0) -> Model:
 
 
 def add_head(to: Model, classes: int, seed: int = 0) -> None:
-    to.add_task(classes, torch.Generator().manual_seed(seed))
+    to.add_task(Classification(classes), torch.Generator().manual_seed(seed))
     to.heads[-1].double()
 
 
@@ -50,7 +51,7 @@ def batch(x: np.ndarray, y: np.ndarray) -> Batch:
 
 def feed(x: np.ndarray, y: np.ndarray, task: int = 0) -> Feed:
     made = Task("t", (torch.from_numpy(x), torch.from_numpy(y)))
-    return Feed([Part(task, made.train, made.inputs, made.classes)], torch.device("cpu"))
+    return Feed([Part(task, made.train, made.inputs, made.target)], torch.device("cpu"))
 
 
 def begin(method: Method, task: int, x: np.ndarray, y: np.ndarray) -> Stepper:

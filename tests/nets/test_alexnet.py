@@ -9,6 +9,7 @@ from torch import nn
 from hatrack.errors import HatrackError
 from hatrack.nets import build
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 MIXTURE = (10, 100, 10, 10, 10, 43, 100, 10)  # classes of cifar10, cifar100, mnist, svhn, fashion, signs, faces, A–J
 
@@ -18,7 +19,7 @@ def sizes(**options: float) -> tuple[int, int, int]:
     model = Model(build("alexnet", (3, 32, 32), **options), torch.device("cpu"))
     model.meet(torch.zeros(1, 3, 32, 32))
     for t, classes in enumerate(MIXTURE):
-        model.add_task(classes, torch.Generator().manual_seed(t))
+        model.add_task(Classification(classes), torch.Generator().manual_seed(t))
     backbone = sum(p.numel() for p in model.net.parameters())
     heads = sum(p.numel() for head in model.heads for p in head.parameters())
     return backbone, heads, backbone + heads

@@ -93,7 +93,7 @@ def test_the_features_are_the_same_within_rounding() -> None:
     net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 8, 3, groups=2), nn.Flatten())
     x = torch.randn(5, 3, 12, 12)
     plain = net(x)
-    assert best_layout(net, x, plain) == torch.channels_last
+    assert best_layout(net, net, x, plain) == torch.channels_last
     torch.testing.assert_close(net(laid_out(x, torch.channels_last)), plain, rtol=1e-4, atol=1e-5)
 
 

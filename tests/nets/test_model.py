@@ -15,6 +15,7 @@ from hatrack.data.task import as_floats
 from hatrack.methods import METHODS
 from hatrack.nets.model import Model
 from hatrack.swap import Slots
+from hatrack.targets import Classification
 
 CPU = torch.device("cpu")
 PROMISING = ["hat", "pmask", "packnet", "supsup", "pathnet", "sgd-frozen", "one"]
@@ -63,7 +64,7 @@ def test_trying_the_network_out_changes_nothing() -> None:
     before = {name: t.clone() for name, t in net.state_dict().items()}
     model = Model(net, CPU)
     model.meet(torch.tensor([[0, 1, 2, 3]]))
-    model.add_task(2, torch.Generator())
+    model.add_task(Classification(2), torch.Generator())
     assert model.heads[0].in_features == 12
     assert all(torch.equal(t, before[name]) for name, t in net.state_dict().items())
     assert net.training

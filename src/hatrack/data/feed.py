@@ -6,39 +6,55 @@ tasks can feed together (joint training, replay): then every sample carries the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, default_collate
 
-from hatrack.data.task import Inputs, Split, as_floats, read
+from hatrack.data.packing import Packing
+from hatrack.data.task import Inputs, Split, as_floats, as_inputs, read
 from hatrack.errors import HatrackError
+from hatrack.targets import Target
+from hatrack.tree import at, count, form, leaves, mapped, shapes
 
 
 class Batch(NamedTuple):
-    """Prepared inputs, labels, and the task of each sample where a batch mixes tasks."""
+    """Prepared inputs, targets; the task of each sample where a batch mixes tasks, and its weight where it has one.
 
-    x: Tensor
+    Where the tasks' targets are not of one shape and type, `y` holds them packed.
+    """
+
+    x: Any
     y: Tensor
     source: Tensor | None = None
+    weights: Tensor | None = None
+    packing: Packing | None = None
+
+    def of(self, task: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return which samples of a batch that mixes tasks are of this one, their targets, and their weights."""
+        assert self.source is not None
+        rows = self.source == task
+        y = self.y[rows]
+        y = y if self.packing is None else self.packing.unpacked(task, y)
+        return rows, y, None if self.weights is None else self.weights[rows]
 
 
 class Part(NamedTuple):
-    """The samples of one task, its number, and how many classes it has."""
+    """The samples of one task, its number, and what it predicts."""
 
     task: int
     split: Split
     inputs: Inputs
-    classes: int
+    target: Target
 
 
 class Feed:
-    """Batches from one task or several."""
+    """Batches from one task or several; `training`: with the weights of their samples."""
 
-    def __init__(self, parts: Sequence[Part], device: torch.device, workers: int = 0) -> None:
+    def __init__(self, parts: Sequence[Part], device: torch.device, workers: int = 0, training: bool = False) -> None:
         self._parts = parts
         self._device = device
         self._workers = workers
@@ -50,20 +66,23 @@ class Feed:
             self._which[part.task] = distinct.index(part.inputs)
         lengths = torch.tensor([len(part.split) for part in parts])
         self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
-        self._classes = torch.repeat_interleave(torch.tensor([p.classes for p in parts]), lengths)
+        self._weights = _weights(parts) if training else None
         self.resident = all(part.split.resident for part in parts)  # all samples are on the device: `gather` works
+        self._packing: Packing | None = None
         # Joined as they are, bytes beside floats would become floats up to 255.
-        self._uneven = self._mixed and len({part.split.first(1).dtype for part in parts}) > 1
+        first = [part.split.first(1) for part in parts] if self._mixed else []
+        self._uneven = len({tuple(leaf.dtype for leaf in leaves(x)) for x in first}) > 1
         if self.resident:
             placed = [part.split.placed(device) for part in parts]
             if self._uneven:
-                placed = [(as_floats(x), rows, y) for x, rows, y in placed]
-            shapes = {tuple(x.shape[1:]) for x, _, _ in placed}
-            if len(shapes) > 1:
-                raise HatrackError(f"tasks that are learned together need inputs of one shape, got {sorted(shapes)}.")
+                placed = [(mapped(as_floats, x), rows, y) for x, rows, y in placed]
+            _refuse_unlike([x for x, _, _ in placed])
             self._x, self._rows = _joined([(x, rows) for x, rows, _ in placed])
-            self._y = torch.cat([y for _, _, y in placed])
+            packing = Packing({part.task: y for part, (_, _, y) in zip(parts, placed, strict=True)})
+            self._packing = packing if packing.needed else None
+            self._y = torch.cat([y if self._packing is None else packing.packed(y) for _, _, y in placed])
             self._source = self._source.to(device)
+            self._weights = None if self._weights is None else self._weights.to(device)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -74,9 +93,8 @@ class Feed:
     @cached_property
     def sample_size(self) -> int:
         """The number of values in one input."""
-        if self.resident:
-            return self._x.shape[1:].numel()
-        return self._parts[0].split.first(1).numel()
+        x = self._x if self.resident else self._parts[0].split.first(1)
+        return sum(part.shape[1:].numel() for part in leaves(x))
 
     def steps(self, size: int) -> int:
         """Return the number of batches of `size` in an epoch; the last one may be smaller."""
@@ -88,11 +106,17 @@ class Feed:
 
     def gather(self, rows: Tensor) -> Batch:
         """Return the resident samples at `rows`, which are on the device: no host round trip."""
-        x, y = self._x.index_select(0, self._rows.index_select(0, rows)), self._y.index_select(0, rows)
-        return self._batch(x, y, self._source.index_select(0, rows) if self._mixed else None)
+        places = self._rows.index_select(0, rows)
+        x = mapped(lambda part: part.index_select(0, places), self._x)
+        return self._batch(
+            x,
+            self._y.index_select(0, rows),
+            self._source.index_select(0, rows) if self._mixed else None,
+            None if self._weights is None else self._weights.index_select(0, rows),
+        )
 
     def labels(self) -> Tensor:
-        """Return all labels in their stored order."""
+        """Return all targets of one task in their stored order."""
         if self.resident:
             return self._y
         return torch.cat([batch.y for batch in self.batches(1024)])
@@ -107,62 +131,129 @@ class Feed:
         for start in range(0, len(self), size):
             yield self.gather(order[start : start + size])
 
-    def _batch(self, x: Tensor, y: Tensor, source: Tensor | None) -> Batch:
+    def _batch(self, x: Any, y: Tensor, source: Tensor | None, weights: Tensor | None) -> Batch:
         if source is None or len(self._prepare) == 1:
-            return Batch(self._prepare[0](x), y, source)
-        prepared = torch.stack([prepare(x) for prepare in self._prepare])
-        return Batch(prepared[self._which[source], torch.arange(len(x), device=x.device)], y, source)
+            return Batch(self._prepare[0](x), y, source, weights, self._packing)
+        prepared = [prepare(x) for prepare in self._prepare]
+        rows = torch.arange(len(y), device=y.device)
+        chosen = mapped(lambda *parts: torch.stack(parts)[self._which[source], rows], *prepared)
+        return Batch(chosen, y, source, weights, self._packing)
 
     def _loaded(self, size: int, order: Tensor) -> Iterator[Batch]:
+        collate = self._collate()
         datasets: list[Dataset[Any]] = [_Labelled(part.split, self._uneven) for part in self._parts]
         loader: DataLoader[Any] = DataLoader(
-            ConcatDataset(datasets), batch_size=size, sampler=order.tolist(), num_workers=self._workers
+            ConcatDataset(datasets),
+            batch_size=size,
+            sampler=order.tolist(),
+            num_workers=self._workers,
+            collate_fn=collate,
         )
         done = 0
         for x, y in loader:
             rows = order[done : done + len(y)]
             done += len(y)
-            self._check_labels(y, rows)
+            y = self._checked(y, rows)
             source = self._source[rows].to(self._device) if self._mixed else None
-            yield self._batch(x.to(self._device), y.to(self._device), source)
+            weights = None if self._weights is None else self._weights[rows].to(self._device)
+            yield self._batch(mapped(lambda part: part.to(self._device), x), y.to(self._device), source, weights)
 
-    def _check_labels(self, y: Tensor, rows: Tensor) -> None:
-        """Refuse labels that a head has no output for, here on the host: a device would have to be waited for."""
-        wrong = ((y < 0) | (y >= self._classes[rows])).nonzero()
-        if len(wrong):
-            first = int(wrong[0])
-            row = rows[first]
-            raise HatrackError(
-                f"label {int(y[first])} in the Dataset of task number {int(self._source[row])} is outside "
-                f"0..{int(self._classes[row]) - 1}; labels count from 0 within a task: give Task(..., classes=N)."
-            )
+    def _collate(self) -> Callable[[list[Any]], Any]:
+        given = {part.split.collate for part in self._parts}
+        if given == {None}:
+            return _collated
+        if len(given) > 1 or not all(hasattr(part.split._x, "__getitem__") for part in self._parts):
+            raise HatrackError("tasks that are learned together need one collate function for all.")
+        (own,) = given
+        assert own is not None
+        return _Own(own)
+
+    def _checked(self, y: Tensor, rows: Tensor) -> Tensor:
+        """Refuse targets that a head has no output for, here on the host: a device would have to be waited for."""
+        sources, read = self._source.cpu()[rows], y
+        for number, part in enumerate(self._parts):
+            mine = sources == part.task
+            named = f"the Dataset of task number {part.task}"
+            own = part.target.read(y[mine], f"{named}: labels")
+            found = part.target.wrong(own) if len(own) else None
+            if found is not None:
+                row, why = found
+                what = f"label {int(own[row])}" if own.ndim == 1 else f"sample {int(rows[mine][row])}"
+                raise HatrackError(
+                    f"{what} in {named} {why}; labels count from 0 within a task: give Task(..., classes=N)."
+                )
+            read = own.new_zeros(len(y), *own.shape[1:]) if number == 0 else read
+            read[mine] = own
+        return read
 
 
-def _joined(placed: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def _weights(parts: Sequence[Part]) -> Tensor | None:
+    given = [part.split.weights for part in parts]
+    if all(weights is None for weights in given):
+        return None
+    return torch.cat([torch.ones(len(p.split)) if w is None else w for p, w in zip(parts, given, strict=True)])
+
+
+def _refuse_unlike(inputs: Sequence[Any]) -> None:
+    forms = {form(x) for x in inputs}
+    if len(forms) > 1:
+        raise HatrackError(
+            f"tasks that are learned together need inputs of one form, got {' and '.join(sorted(forms))}."
+        )
+    found = {str(shapes(x) if isinstance(x, tuple | dict) else tuple(x.shape[1:])) for x in inputs}
+    if len(found) > 1:
+        raise HatrackError(
+            f"tasks that are learned together need inputs of one shape, got {' and '.join(sorted(found))}."
+        )
+
+
+def _joined(placed: Sequence[tuple[Any, Tensor]]) -> tuple[Any, Tensor]:
     """Return inputs and rows of several parts as one; copied only where they choose from different arrays."""
-    arrays = {(x.data_ptr(), x.shape, x.stride()) for x, _ in placed}
+    arrays = {tuple((leaf.data_ptr(), leaf.shape, leaf.stride()) for leaf in leaves(x)) for x, _ in placed}
     if len(arrays) == 1:
         return placed[0][0], torch.cat([rows for _, rows in placed])
-    everything = torch.cat([x.index_select(0, rows) for x, rows in placed])
-    return everything, torch.arange(len(everything), device=everything.device)
+    chosen = [mapped(lambda leaf: leaf.index_select(0, rows), x) for x, rows in placed]  # noqa: B023 - used at once
+    everything = mapped(lambda *parts: torch.cat(parts), *chosen)
+    return everything, torch.arange(count(everything), device=leaves(everything)[0].device)
+
+
+def _collated(samples: list[Any]) -> Any:
+    """Return samples as a batch."""
+    return default_collate(samples)
+
+
+class _Own:
+    """The user's way of making a batch of samples; it may travel to a worker process."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: list[Any]) -> Any:
+        made = self._collate(samples)
+        if not isinstance(made, tuple | list) or len(made) != 2:
+            raise HatrackError(f"collate must return (inputs, targets), got {type(made).__name__}.")
+        return as_inputs(made[0]), torch.as_tensor(made[1])
 
 
 class _Labelled(Dataset[Any]):
-    """A split as a map-style Dataset of (input, integer label); `floats`: bytes as numbers from 0 to 1."""
+    """A split as a map-style Dataset of (input, target); `floats`: bytes as numbers from 0 to 1."""
 
     def __init__(self, split: Split, floats: bool) -> None:
         self._data: Any = split.dataset() if not split.resident else None
         self._placed = split.placed(torch.device("cpu")) if split.resident else None
         self._length = len(split)
         self._floats = floats
+        self._raw = split.collate is not None
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+    def __getitem__(self, row: int) -> Any:
+        if self._raw:
+            return self._data[row]
         if self._placed is not None:
             inputs, rows, labels = self._placed
-            x, y = inputs[rows[row]], int(labels[row])
+            x, y = at(inputs, rows[row]), labels[row]
         else:
             x, y = read(self._data, row)
-        return as_floats(x) if self._floats else x, y
+        return mapped(as_floats, x) if self._floats else x, y

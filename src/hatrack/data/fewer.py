@@ -27,7 +27,8 @@ def fewer(task: Task, most: int, seed: int) -> Task:
             f"task {task.name!r}: {OPTION} needs labels that can be read at once; give the Dataset targets."
         )
     rng = np.random.default_rng(seed)
-    each = rows_of_each(labels.numpy(), np.arange(len(labels)), task.classes)
+    strata = task.target.strata(labels)
+    each = rows_of_each(strata.numpy(), np.arange(len(labels)), int(strata.max()) + 1)
     train = np.sort(np.concatenate([rng.permutation(rows)[:most] for rows in each]))
     parts = {"train": train}
     if task.valid is not None:
@@ -40,5 +41,5 @@ def fewer(task: Task, most: int, seed: int) -> Task:
         about["rows"] = hashlib.sha256(about["rows"].encode() + chosen).hexdigest()[:16]
     kept = {part: getattr(task, part).take(torch.from_numpy(rows)) for part, rows in parts.items()}
     return Task(
-        task.name, **kept, test=task.test, classes=task.classes, inputs=task.inputs, about=about, probes=task.probes
+        task.name, **kept, test=task.test, target=task.target, inputs=task.inputs, about=about, probes=task.probes
     )

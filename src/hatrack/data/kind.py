@@ -8,7 +8,7 @@ own); of all entries together where it is a picture or a signal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hatrack.data.task import Split
 from hatrack.errors import HatrackError
+from hatrack.tree import form, named, type_of
 
 SOME = 256  # samples of a Dataset that are looked at
 CHUNK = 4096  # rows of an array that are looked at together
@@ -47,12 +48,19 @@ class Kind:
         return torch.view_as_complex(drawn) if self.dtype.is_complex else drawn.to(self.dtype)
 
     @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of a sample, alone."""
+        return [self.shape]
+
+    @property
     def range(self) -> tuple[float, float]:
         """The least and the greatest value of all entries."""
         return float(self.low.min()), float(self.high.max())
 
-    def objection(self, x: Tensor) -> str | None:
+    def objection(self, x: Any) -> str | None:
         """Say why raw inputs cannot mean what the learned ones did, or return None; NaN is let pass."""
+        if not isinstance(x, Tensor):
+            return f"got {form(x)}, and the task was trained on one tensor"
         given, learned = _sort(x.dtype), _sort(self.dtype)
         if not self.raw or x.numel() == 0 or "other" in (given, learned) or (given, learned) == ("integer", "integer"):
             return None
@@ -80,9 +88,60 @@ class Kind:
         return f"got values from {low} to {high}, it was trained on {least:g} to {most:g}"
 
 
-def seen(split: Split) -> Kind:
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The same of samples that are a tuple or a dict of tensors: each of its own kind."""
+
+    form: str  # "tuple" or "dict"
+    parts: dict[str, Kind]
+
+    def draw(self, count: int, random: np.random.RandomState) -> Any:
+        """Return `count` samples, each entry of each tensor evenly between the least and the greatest value."""
+        drawn = {name: kind.draw(count, random) for name, kind in self.parts.items()}
+        return tuple(drawn.values()) if self.form == "tuple" else drawn
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of every tensor of a sample."""
+        return [kind.shape for kind in self.parts.values()]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {kind.shape} {_name(kind.dtype)}" for name, kind in self.parts.items())
+
+    @property
+    def raw(self) -> bool:
+        return all(kind.raw for kind in self.parts.values())
+
+    def objection(self, x: Any) -> str | None:
+        """Say why raw inputs cannot mean what the learned ones did, or return None."""
+        given = named(x)
+        if type_of(x) != self.form or given.keys() != self.parts.keys():
+            like = dict.fromkeys(self.parts)
+            return f"got {form(x)}, and the task was trained on {form(like if self.form == 'dict' else tuple(like))}"
+        found = ((name, kind.objection(given[name])) for name, kind in self.parts.items())
+        return next((f"{name}: {said}" for name, said in found if said is not None), None)
+
+    def beyond(self, x: Any) -> str | None:
+        """Say by how much integers leave what was learned, or return None."""
+        found = ((name, self.parts[name].beyond(part)) for name, part in named(x).items())
+        return next((f"{name}: {said}" for name, said in found if said is not None), None)
+
+
+def seen(split: Split) -> Kind | Kinds:
     """Return what the samples of a split are like: all of an array's, the first few of a Dataset's."""
-    return of(split.chunks(CHUNK) if split.resident else [split.first(SOME)])
+    if not split.resident:
+        some = split.first(SOME)
+        return alike(lambda: [some])
+    return alike(lambda: split.chunks(CHUNK))
+
+
+def alike(batches: Callable[[], Iterable[Any]]) -> Kind | Kinds:
+    """Return what the samples in `batches()` are like, tensor by tensor."""
+    first = next(iter(batches()))
+    if isinstance(first, Tensor):
+        return of(batches())
+    parts = {name: of(named(x)[name] for x in batches()) for name in named(first)}
+    return Kinds(type_of(first), parts)
 
 
 def of(parts: Iterable[Tensor], raw: bool = True) -> Kind:
@@ -125,12 +184,26 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def described(kind: Kind) -> dict[str, Any]:
-    """Return all but the range in JSON values."""
+def described(kind: Kind | Kinds) -> dict[str, Any]:
+    """Return all but the ranges in JSON values."""
+    if isinstance(kind, Kinds):
+        return {"form": kind.form, "parts": {name: described(part) for name, part in kind.parts.items()}}
     return {"shape": list(kind.shape), "dtype": _name(kind.dtype), "raw": kind.raw}
 
 
-def restored(about: dict[str, Any], low: Tensor, high: Tensor) -> Kind:
+def ranges(kind: Kind | Kinds) -> dict[str, Tensor]:
+    """Return the least and the greatest values by name."""
+    if isinstance(kind, Kinds):
+        return {f"{name}/{end}": x for name, part in kind.parts.items() for end, x in ranges(part).items()}
+    return {"low": kind.low, "high": kind.high}
+
+
+def restored(about: dict[str, Any], held: Mapping[str, Tensor]) -> Kind | Kinds:
+    """Return what `described` and `ranges` told of."""
+    if "parts" in about:
+        each = about["parts"].items()
+        parts = {name: restored(told, {end: held[f"{name}/{end}"] for end in ("low", "high")}) for name, told in each}
+        return Kinds(about["form"], {name: part for name, part in parts.items() if isinstance(part, Kind)})
     if not isinstance(dtype := getattr(torch, about["dtype"], None), torch.dtype):
         raise HatrackError(f"{about['dtype']!r} is no type of numbers.")
-    return Kind(tuple(about["shape"]), dtype, low, high, about["raw"])
+    return Kind(tuple(about["shape"]), dtype, held["low"], held["high"], about["raw"])

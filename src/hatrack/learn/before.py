@@ -48,7 +48,7 @@ class Before:
         self._structure = Structure(
             learner.method, learner.tasks, learner.probes, learner.capacities, learner.locked_values,
             learner._history, learner._tests,
-            model.heads, model.private,
+            model.heads, model.targets, model.private,
         )  # fmt: skip
         self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into
         self._fields = {name: learner.__dict__[name] for name in ("_fit", "_resume", "trained_with", "_before")}

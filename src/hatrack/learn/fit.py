@@ -22,6 +22,7 @@ from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build
 from hatrack.learn.training_state import copied, in_progress, put_back, training_state
 from hatrack.methods.base import Method, ScheduleState
+from hatrack.targets import Target
 
 # Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
@@ -268,40 +269,36 @@ class Resume:
 
 @torch.no_grad()
 def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
-    """Return the mean loss and the accuracy on the samples of several tasks, each answered as its own.
-
-    In large batches, and as one pair of numbers at the end.
-    """
+    """Return the mean loss and the mean score on the samples of several tasks, each answered as its own."""
     with method.model.turn:
         method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
-    right = torch.zeros((), device=method.model.device, dtype=torch.long)
+    scored = 0.0
     for task, feed in feeds.items():
+        target = method.model.targets[task]
+        score = target.scored()
         for batch in feed.batches(_large(feed, method.model.device)):
             with method.model.turn, fast(method.model.device):
                 logits = method.predict(batch.x, task)
-                loss += method.valid_loss(logits, batch.y) * len(batch.y)
-            right += _right(logits, batch.y)
+                loss += method.valid_loss(logits, batch.y, task) * len(batch.y)
+            score.update(target.answer(logits), batch.y)
+        scored += float(score.compute()) * len(feed)
     count = sum(len(feed) for feed in feeds.values())
-    return float(loss) / count, int(right) / count
+    return float(loss) / count, scored / count
 
 
 @torch.no_grad()
-def accuracy(method: Method, feed: Feed, task: int) -> float:
-    """Return the accuracy of a task on `feed`."""
-    right = torch.zeros((), device=method.model.device, dtype=torch.long)
+def test_score(method: Method, feed: Feed, task: int, target: Target) -> float:
+    """Return the score of a task on `feed`."""
+    score = target.scored()
     for batch in feed.batches(_large(feed, method.model.device)):
         with method.model.alone(), fast(method.model.device):
             logits = method.predict(batch.x, task)
-        right += _right(logits, batch.y)
-    return int(right) / len(feed)
+        score.update(target.answer(logits), batch.y)
+    return float(score.compute())
 
 
 def _large(feed: Feed, device: torch.device) -> int:
     """Return how many samples a batch of evaluation takes."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     return max(1, min(EVALUATION_BATCH[kind], EVALUATION_VALUES[kind] // feed.sample_size))
-
-
-def _right(logits: Tensor, y: Tensor) -> Tensor:
-    return (logits.argmax(1) == y).sum()

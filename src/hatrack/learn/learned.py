@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from hatrack.data.kind import Kind
-from hatrack.data.task import Inputs, as_floats
+from hatrack.data.kind import Kind, Kinds
+from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import everywhere
+from hatrack.learn.trial import first_line
+from hatrack.targets import Target
+from hatrack.targets.stored import Foreign
+from hatrack.tree import leaves, mapped, sample
 
 PROBES = 64
 
@@ -22,33 +26,55 @@ class Learned:
     """What the learner remembers of a task."""
 
     name: str
-    classes: int
+    target: Target
     inputs: Inputs
-    kind: Kind
+    kind: Kind | Kinds
 
-    def drawn(self, seed: int, task: int, device: torch.device, count: int = PROBES) -> Tensor:
+    @property
+    def classes(self) -> int:
+        """How many outputs its head has."""
+        return self.target.outputs
+
+    def predicting(self, given: Target) -> Target:
+        """Return what it predicts with the loss and the score of a target that is handed in again."""
+        if isinstance(self.target, Foreign) and given.name == self.target.name and given.outputs == self.classes:
+            return given
+        if type(given) is not type(self.target) or given.outputs != self.classes:
+            raise HatrackError(
+                f"task {self.name!r} was learned as {self.target.name} with {self.classes} outputs, got {given.name} "
+                f"with {given.outputs}; hand in a task of that kind."
+            )
+        return self.target.with_own(given.own_loss, given.own_score)
+
+    def drawn(self, seed: int, task: int, device: torch.device, count: int = PROBES) -> Any:
         """Return prepared inputs such as it learned, drawn from the seed for task number `task`."""
-        x = self.kind.draw(count, everywhere(seed, "probe", task)).to(device)
+        x = mapped(lambda part: part.to(device), self.kind.draw(count, everywhere(seed, "probe", task)))
         return self.inputs.on(device)(x) if self.kind.raw else x
 
-    def batch(self, given: Tensor, device: torch.device) -> Tensor:
+    def batch(self, given: Any, device: torch.device) -> Any:
         """Return raw inputs as a batch in numbers; refuse values of another range than those that it was trained on."""
         objection = self.kind.objection(given)
         if objection is not None:
             raise HatrackError(f"task {self.name!r}: {objection}.")
-        raw = as_floats(given.to(device))
-        if raw.shape == self.kind.shape:
-            raw = raw[None]
-        return raw.clone() if raw.is_inference() else raw  # forward() may write into it, which is refused for such
+        raw = mapped(lambda part: self.inputs.as_numbers(part.to(device)), given)
+        if [part.shape for part in leaves(raw)] == self.kind.shapes:
+            raw = mapped(lambda part: part[None], raw)
+        # forward() may write into it, which is refused for tensors of inference mode
+        return mapped(lambda part: part.clone() if part.is_inference() else part, raw)
 
     @contextmanager
-    def fitting(self, given: Tensor, raw: Tensor) -> Iterator[None]:
+    def fitting(self, given: Any, raw: Any) -> Iterator[None]:
         """Say in one line what about the inputs the network may have stumbled over."""
         kind = self.kind
         try:
             yield
         except (RuntimeError, ValueError, IndexError) as error:
-            taken = torch.float32 if kind.dtype == torch.uint8 else kind.dtype
+            if isinstance(kind, Kinds):
+                raise HatrackError(
+                    f"task {self.name!r} takes a batch of {kind}, got {sample(given)} ({first_line(error)})."
+                ) from error
+            taken = torch.float32 if kind.dtype == torch.uint8 and not self.inputs.ids else kind.dtype
+            taken = torch.int64 if kind.dtype == torch.uint8 and self.inputs.ids else taken
             if (raw.shape[1:], raw.dtype) != (kind.shape, taken):
                 raise HatrackError(
                     f"task {self.name!r} takes a batch of inputs of shape {kind.shape} and {taken}, got one of "

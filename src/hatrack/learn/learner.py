@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from numbers import Integral
 from pathlib import Path
@@ -12,7 +13,6 @@ from threading import get_ident
 from types import SimpleNamespace
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +24,7 @@ from hatrack.learn.binned import used_fields
 from hatrack.learn.callbacks import refuse_deaf
 from hatrack.learn.capacity import used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
-from hatrack.learn.fit import Epoch, Fit, Resume, accuracy
+from hatrack.learn.fit import Epoch, Fit, Resume, test_score
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.loop import learn_task, test_part
@@ -42,6 +42,7 @@ from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.modes import in_turns_undisturbed, undisturbed
 from hatrack.nets.model import Model
+from hatrack.tree import mapped
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,13 +61,15 @@ def _alone(ask: Callable[Concatenate[Learner, P], R]) -> Callable[Concatenate[Le
 
 
 class Learner:
-    """Teaches `net` (any module x → features) one task after another.
+    """Teaches `net` (any module inputs → features) one task after another.
 
     method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                 one is made for every task, so that no momentum leaks from one task into the next. It must hold all
                 that it is given (heads and gates among it) and nothing else; freeze weights that are not to move.
                 Muon with AdamW, schedule-free ones, accumulation and others: docs/optimisers.md
+    features    what of the network's output the heads read, where that is more than one tensor: a name, a place, or a
+                function of the output (or of output and input), such as lambda out: out.last_hidden_state[:, 0]
     epochs      at most so many a task; the patience schedule usually stops earlier
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
@@ -83,6 +86,7 @@ class Learner:
         method: Method | None = None,
         optimizer: OptimizerFactory | None = None,
         *,
+        features: str | int | Callable[..., Tensor] | None = None,
         epochs: int = 200,
         batch_size: int = 64,
         seed: int = 0,
@@ -101,7 +105,7 @@ class Learner:
         self.device = pick_device(device)
         self.engine = resolve_engine(engine, self.device)
         with undisturbed():
-            self.model = Model(net, self.device, precision)
+            self.model = Model(net, self.device, precision, features)
             refuse_shared_memory(net)  # that of where it is now
             self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
@@ -154,7 +158,7 @@ class Learner:
         return self._history[: self.finished]
 
     def matrix(self) -> list[list[float | None]]:
-        """Return the accuracies so far: row t holds, after task t, those on the test parts of tasks 1 to t.
+        """Return the scores so far (accuracies, of classes): row t holds, after task t, those on tasks 1 to t.
 
         None where a task has no test part, or it was not at hand: a loaded learner has those of `remember`.
         """
@@ -233,6 +237,8 @@ class Learner:
                     f"task {task.name!r} is not the next one to remember (number {self._samples.tasks})."
                 )
             self._samples.keep(*self._samples.parts(task, index))
+        self.tasks[index] = replace(self.tasks[index], target=self.tasks[index].predicting(task.target))
+        self.model.targets[index] = self.tasks[index].target
         self._tests |= test_part(task, index)
 
     def _refuse_if_broken(self) -> None:
@@ -246,11 +252,11 @@ class Learner:
         if self._learning is not None:
             raise HatrackError(f"task {self._learning[0]!r} is being learned; wait for its end, or stop it first.")
 
-    def _drawn(self, task: int) -> Tensor:
+    def _drawn(self, task: int) -> Any:
         return self.tasks[task].drawn(self.seed, task, self.device)
 
-    def _prepared(self, x: Tensor, task: int) -> Tensor:
-        return self.tasks[task].inputs.on(self.device)(x.to(self.device))
+    def _prepared(self, x: Any, task: int) -> Any:
+        return self.tasks[task].inputs.on(self.device)(mapped(lambda part: part.to(self.device), x))
 
     # ---- using what was learned
 
@@ -281,19 +287,23 @@ class Learner:
 
     @_alone
     @torch.no_grad()
-    def predict(self, x: Tensor | np.ndarray[Any, Any], task: int | str) -> Tensor:
+    def predict(self, x: Any, task: int | str) -> Tensor:
         """Return the logits of raw inputs, prepared as the task's own were; task by name or number.
 
-        One sample without a batch axis is a batch of one.
+        Of a regression, figures in the unit of its targets. One sample without a batch axis is a batch of one.
         """
         index = self.index(task)
         given, learned = as_inputs(x), self.tasks[index]
         raw = learned.batch(given, self.device)
         with learned.fitting(given, raw):
-            return self.method.predict(learned.inputs.on(self.device)(raw), index)
+            return learned.target.answer(self.method.predict(learned.inputs.on(self.device)(raw), index))
+
+    def decode(self, answer: Tensor, task: int | str) -> Any:
+        """Return what `predict` gave in the words of the task: its classes' names, or their numbers."""
+        return self.tasks[self.index(task)].target.decode(answer)
 
     def evaluate(self, task: Task, learned: int | str) -> float:
-        """Return the accuracy of a finished task, given by number or name, on the test samples of `task`.
+        """Return the score of a finished task, given by number or name, on the test samples of `task`.
 
         They stay on the device.
         """
@@ -308,7 +318,7 @@ class Learner:
             known = self._feeds[part.task] = part, Feed([part], self.device, self.workers)
         with undisturbed():
             self.model.refuse_altered()
-            return accuracy(self.method, known[1], part.task)
+            return test_score(self.method, known[1], part.task, self.tasks[part.task].predicting(part.target))
 
     @_alone
     def verify(self, probes: Mapping[int | str, Any] | None = None) -> proof.Verification:
@@ -316,7 +326,7 @@ class Learner:
 
         `probes`: for tasks that were learned with probes of their own (see Task), these again, by number or name.
         """
-        own: dict[int, Tensor] = {}
+        own: dict[int, Any] = {}
         for task, x in (probes or {}).items():
             index, given = self.index(task), as_inputs(x, f"the probes of task {task!r}")
             kept = self.probes[index].own

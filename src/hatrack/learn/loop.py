@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.kind import Kind, seen
+from hatrack.data.kind import Kind, Kinds, seen
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.before import Before
@@ -29,8 +29,10 @@ from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
 from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.proof.verification import witness
+from hatrack.learn.refusals import refuse_target
 from hatrack.learn.seeds import generator, noise
-from hatrack.learn.trial import drawable, fitting, try_out
+from hatrack.learn.trial import drawable, fitting, try_out, with_ids
+from hatrack.targets import Classification, Target
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Generator[None, None, None]:
     """Learn a task, or be as before; one that is stopped (Ctrl-C) while it is trained stays in progress."""
     method, turn = learner.method, learner.model.turn
+    task = with_ids(learner.model, task)
     data = gather(learner, task)
     with all_or_nothing(learner, task):
         with turn:
@@ -96,7 +99,7 @@ def gather(learner: Learner, task: Task) -> Data:
             f"{learner.method.name} needs the data of all {index} earlier tasks; call learner.remember(task) "
             f"for each of them first."
         )
-    train = Feed([*samples.train, part], learner.device, learner.workers)
+    train = Feed([*samples.train, part], learner.device, learner.workers, training=True)
     valid = {p.task: Feed([p], learner.device, learner.workers) for p in (*samples.valid, held_out)}
     return Data(train, valid, (part, held_out))
 
@@ -139,20 +142,22 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     """Try one batch of every part, add a head and the task's own tensors, and let the method prepare."""
     index, model, method = learner.finished, learner.model, learner.method
     with drawing(learner, 0):
-        try_out(model, task, index, learner.batch_size)
+        features, y = try_out(model, task, index, learner.batch_size)
     if len(learner.tasks) == index:
         if index:  # what a task that goes on has taken already is its own
             check_free(method, task.name)
-        if task.classes == 1:
+        refuse_target(method, task)
+        target = _placed(task, features, y)
+        if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
             warnings.warn(HatrackWarning(line), stacklevel=2)
-        learned = Learned(task.name, task.classes, task.inputs, _seen(learner, task))
+        learned = Learned(task.name, target, task.inputs, _seen(learner, task))
         drawn = learned.drawn(learner.seed, index, learner.device)
         with drawable(task):
             model.tried(drawn)  # else it would come to light after training
         model.meet(drawn)
         with fitting(task, drawn):
-            model.add_task(task.classes, generator(learner.seed, "head", index), method.private())
+            model.add_task(target, generator(learner.seed, "head", index), method.private(), features)
         learner.tasks.append(learned)
         learner._history.append(TaskHistory.of(task))
     if not learner.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
@@ -165,7 +170,14 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     return history
 
 
-def _seen(learner: Learner, task: Task) -> Kind:
+def _placed(task: Task, features: tuple[int, ...], y: tuple[int, ...]) -> Target:
+    try:
+        return task.target.placed(features, y)
+    except HatrackError as error:
+        raise HatrackError(f"task {task.name!r}: {error}") from None
+
+
+def _seen(learner: Learner, task: Task) -> Kind | Kinds:
     with drawing(learner, 3):  # a Dataset may draw
         return seen(task.train)
 
@@ -237,7 +249,7 @@ def end_task(learner: Learner, task: Task, data: Data) -> None:
 
 def test_part(task: Task, index: int) -> dict[int, Part]:
     """Return the task's test part by its number, if it has one."""
-    return {} if task.test is None else {index: Part(index, task.test, task.inputs, task.classes)}
+    return {} if task.test is None else {index: Part(index, task.test, task.inputs, task.target)}
 
 
 def test_all(learner: Learner, history: TaskHistory) -> None:

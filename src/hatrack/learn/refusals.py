@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.parallel import process_group
 from hatrack.methods.base import Method
+from hatrack.targets import Target
 
 
 def refuse_unfit(net: object, method: object, optimizer: object) -> None:
@@ -36,6 +38,21 @@ def refuse_unfit(net: object, method: object, optimizer: object) -> None:
         raise HatrackError(
             f"{method.name} cannot be spread over several processes: its loss is not a mean over samples; "
             f"start one process."
+        )
+
+
+def refuse_target(method: Method, task: Task) -> None:
+    """Refuse what the method cannot predict."""
+    target, name = task.target, method.name
+    if method.targets is not None and target.name not in method.targets:
+        raise HatrackError(
+            f"{name} cannot learn task {task.name!r}, whose target is {target.name}: it does "
+            f"{', '.join(method.targets)}; choose another method."
+        )
+    if method.distils and type(target).distance is Target.distance:
+        raise HatrackError(
+            f"{name} cannot learn task {task.name!r}: it compares old answers with new ones, and target "
+            f"{target.name!r} does not say how (Target.distance)."
         )
 
 

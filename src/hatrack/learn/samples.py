@@ -32,7 +32,7 @@ class Samples:
     def parts(self, task: Task, index: int) -> tuple[Part, Part]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
         train, valid = self._splits(task, index)
-        return Part(index, train, task.inputs, task.classes), Part(index, valid, task.inputs, task.classes)
+        return Part(index, train, task.inputs, task.target), Part(index, valid, task.inputs, task.target)
 
     def keep(self, train: Part, valid: Part) -> None:
         """Keep the share of a finished task's samples that the method wants to have at hand later."""

@@ -44,9 +44,11 @@ from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.modes import undisturbed
-from hatrack.nets.model import new_head
+from hatrack.nets.head import new_head
 from hatrack.nets.precision import Precision
 from hatrack.registry import said
+from hatrack.targets import Classification
+from hatrack.targets.stored import restored
 
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
@@ -96,7 +98,13 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         "answers": learner.model.answers.name,
         "seed": learner.seed,
         "tasks": [
-            {"name": t.name, "classes": t.classes, "inputs": asdict(t.inputs), "kind": kinds.described(t.kind)}
+            {
+                "name": t.name,
+                "classes": t.classes,
+                "target": t.target.described(),
+                "inputs": asdict(t.inputs),
+                "kind": kinds.described(t.kind),
+            }
             for t in learner.tasks
         ],
         "finished": learner.finished,
@@ -217,8 +225,7 @@ def _of_task(learner: Learner, t: int, head: Mapping[str, Tensor]) -> dict[str, 
     """Return what a task has for itself, finished or in progress."""
     tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
-    kind = learner.tasks[t].kind
-    return tensors | {f"kind/{t}/low": kind.low, f"kind/{t}/high": kind.high}
+    return tensors | {f"kind/{t}/{name}": x for name, x in kinds.ranges(learner.tasks[t].kind).items()}
 
 
 def _live_tensors(learner: Learner) -> dict[str, Tensor]:
@@ -341,14 +348,16 @@ def _built(
 
     def add(task: int, held: dict[str, Tensor]) -> None:
         about, weight = page["tasks"][task], held[f"head/{task}/weight"]
-        head = new_head(weight.shape[1], weight.shape[0], model.device)
+        target = restored(about["target"]) if "target" in about else Classification(about["classes"])
+        head = new_head(weight.shape[1], weight.shape[0], model.device, target.units_axis)
         _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
         model.heads.append(head)
+        model.targets.append(target)
         own = {n: p.to(model.device).requires_grad_(n in trained) for n, p in _under(held, f"private/{task}/").items()}
         model.private.append(own)
-        inputs = {k: None if v is None else tuple(v) for k, v in about["inputs"].items()}
+        inputs: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in about["inputs"].items()}
         kind = _kind(about, held, task)
-        learner.tasks.append(Learned(about["name"], about["classes"], Inputs(**inputs), kind))
+        learner.tasks.append(Learned(about["name"], target, Inputs(**inputs), kind))
 
     for t in range(finished):
         add(t, done)
@@ -407,7 +416,7 @@ def _method(folder: Path, page: dict[str, Any], given: Method | str | None) -> M
     return kind(**page["settings"])
 
 
-def _example(learner: Learner, done: dict[str, Tensor]) -> Tensor | None:
+def _example(learner: Learner, done: dict[str, Tensor]) -> Any:
     """Return what the unit map is traced with: version 0.1 kept a sample."""
     device = learner.model.device
     if "example" in done:
@@ -415,9 +424,9 @@ def _example(learner: Learner, done: dict[str, Tensor]) -> Tensor | None:
     return learner.tasks[0].drawn(learner.seed, 0, device, 1) if learner.tasks else None
 
 
-def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind:
+def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind | kinds.Kinds:
     if "kind" in about:
-        return kinds.restored(about["kind"], held[f"kind/{t}/low"], held[f"kind/{t}/high"])
+        return kinds.restored(about["kind"], _under(held, f"kind/{t}/"))
     # Version 0.1 kept prepared samples: 64 of a finished task, one of the first.
     return kinds.of([held.get(f"probe/{t}/x", held["example"])], raw=False)
 

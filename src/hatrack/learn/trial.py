@@ -4,56 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from hatrack.data.feed import Feed, Part
+from hatrack.data.feed import Batch, Feed, Part
 from hatrack.data.task import Split, Task
 from hatrack.errors import HatrackError
 from hatrack.nets.model import Model
+from hatrack.tree import leaves, mapped, sample
 
 LARGEST = 64  # samples of a part, at most
 
 
-def try_out(model: Model, task: Task, index: int, size: int) -> None:
-    """Let up to `size` samples of every part go through preparation and network; labels are looked at on the way."""
+def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Let up to `size` samples of every part go through preparation and network; targets are looked at on the way.
+
+    Returns the shapes of a sample's features and of its target.
+    """
     parts = {"training": task.train, "validation": task.valid, "test": task.test}
-    tried = {
-        name: _prepared(task, index, name, split, size).to(model.device)
-        for name, split in parts.items()
-        if split is not None
-    }
+    batches = {name: _prepared(task, index, name, part, size) for name, part in parts.items() if part is not None}
+    tried = {name: mapped(lambda part: part.to(model.device), batch.x) for name, batch in batches.items()}
     if task.probes is not None:
-        tried["probes'"] = task.inputs.on(model.device)(task.probes[:LARGEST].to(model.device))
-    kinds = {name: f"{tuple(x.shape[1:])} {x.dtype}" for name, x in tried.items()}
-    if len(set(kinds.values())) > 1:
+        some = mapped(lambda part: part[:LARGEST].to(model.device), task.probes)
+        tried["probes'"] = task.inputs.on(model.device)(some)
+    kinds = {name: sample(x) for name, x in tried.items()}
+    if len(set(kinds.values())) > 1 and not task.varies:
         said = ", ".join(f"{name} inputs {kind}" for name, kind in kinds.items())
         raise HatrackError(f"task {task.name!r} has {said}; bring its parts to one shape and type.")
     if model.example is not None:
         model.meet(tried["training"])
+    found: list[tuple[int, ...]] = []
     for x in tried.values():
         with fitting(task, x):
-            model.try_out(x)
+            found.append(model.try_out(x))
+    return found[0], tuple(batches["training"].y.shape[1:])
 
 
-def _prepared(task: Task, index: int, name: str, split: Split, size: int) -> Tensor:
+def _prepared(task: Task, index: int, name: str, split: Split, size: int) -> Batch:
     """Return the first samples of a part, prepared on the host: a device need not hold all of them yet."""
     some = split.take(torch.arange(min(size, LARGEST, len(split))))
     try:
-        return next(Feed([Part(index, some, task.inputs, task.classes)], torch.device("cpu")).batches(len(some))).x
+        return next(Feed([Part(index, some, task.inputs, task.target)], torch.device("cpu")).batches(len(some)))
     except (RuntimeError, TypeError, IndexError) as error:
         raise HatrackError(
             f"the first {name} samples of task {task.name!r} make no batch ({first_line(error)}); bring them to one "
-            f"shape and type."
+            f"shape and type, or give Task(..., collate=f), which pads them."
         ) from error
 
 
+def with_ids(model: Model, task: Task) -> Task:
+    """Return the task; its bytes as numbers of words where the network takes them only so."""
+    if task.inputs.ids is not None:
+        return task
+    try:
+        some = task.train.first(1)
+    except Exception:  # which is said when a batch is tried
+        return task
+    if not any(part.dtype == torch.uint8 for part in leaves(some)) or not task.inputs.plain:
+        return task
+
+    def taken(ids: bool) -> bool:
+        inputs = replace(task.inputs, ids=ids)
+        try:
+            model.try_out(inputs.on(model.device)(mapped(lambda part: part.to(model.device), some)))
+        except Exception:  # of which kind depends on the layer
+            return False
+        return True
+
+    return task.with_inputs(replace(task.inputs, ids=True)) if not taken(ids=False) and taken(ids=True) else task
+
+
 @contextmanager
-def fitting(task: Task, x: Tensor) -> Iterator[None]:
+def fitting(task: Task, x: Any) -> Iterator[None]:
     """Say in one line that the network cannot take inputs like `x`."""
-    shape = f"of shape {tuple(x.shape[1:])}, {x.dtype}"
-    with _said(lambda why: f"the network cannot take the inputs of task {task.name!r} ({shape}): {why}"):
+    with _said(lambda why: f"the network cannot take the inputs of task {task.name!r} ({sample(x)}): {why}"):
         yield
 
 

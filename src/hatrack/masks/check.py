@@ -13,6 +13,7 @@ constant are moved away from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from hatrack.masks.gates import Gating
 from hatrack.masks.unitmap import ON, Note, UnitMap, Use
 from hatrack.modes import evaluating, untouched
 from hatrack.swap import Slots
+from hatrack.tree import at, call, leaves, mapped
 
 NOISY, DIFFERENTIATED = (0.8, 0.4), 0.6  # shares of units that are open where noise, or autograd, is to find leaks
 NOISE = 3.0
@@ -30,7 +32,7 @@ INPUTS = 2  # of those that are given
 WHY = "is frozen after the first task: features depend on entries that the unit map calls unused"
 
 
-def check(net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
+def check(net: nn.Module, units: UnitMap, inputs: Any) -> None:
     """Check `units` on `net` with several inputs; parameters that it is wrong about are put down as always used."""
     with evaluating(net), torch.no_grad():
         trial = _Trial(net, units, inputs)
@@ -51,11 +53,11 @@ def correct(units: UnitMap, wrong: Iterable[str]) -> None:
 class _Trial:
     """A network with its trained parameters where nothing is hidden, and noise to be written into some of them."""
 
-    def __init__(self, net: nn.Module, units: UnitMap, inputs: Tensor) -> None:
+    def __init__(self, net: nn.Module, units: UnitMap, inputs: Any) -> None:
         self._net, self._units = net, units
         self._gating, self._slots = Gating(net, units), Slots(net)
         self._numbers = torch.Generator().manual_seed(0)
-        self._x = self._several(inputs[:INPUTS])
+        self._x = self._several(at(inputs, slice(INPUTS)))
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
         self._clean = {name: self._moved(p) for name, p in trained.items()}
         self._noise = {name: NOISE * self._normal(p) for name, p in trained.items()}
@@ -98,7 +100,7 @@ class _Trial:
 
     def _drawn(self, share: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return open units, and for every parameter the entries that then should not matter."""
-        gates = (torch.rand(self._units.size, generator=self._numbers) < share).to(self._x.device)
+        gates = (torch.rand(self._units.size, generator=self._numbers) < share).to(leaves(self._x)[0].device)
         seen = self._units.features[self._units.features != ON]
         if len(seen) and not bool(gates[seen].any()):  # nothing would be seen
             gates[seen[:1]] = True
@@ -110,15 +112,20 @@ class _Trial:
         held = {**buffers, **tensors}
         swapped = {**held, **self._gating.weights(gates, {**self._parameters, **held})}
         with self._gating.on_inputs(gates), self._slots.holding(swapped), untouched(self._net):
-            features: Tensor = self._net(self._x[:samples])
-        return self._gating.features(gates, features.flatten(1))
+            features: Tensor = call(self._net, at(self._x, slice(samples)))
+        return self._gating.features(gates, features)
 
-    def _several(self, x: Tensor) -> Tensor:
+    def _several(self, x: Any) -> Any:
         """Return the inputs, and of numbers others beside them; of which words there are they say nothing."""
+        if not any(part.is_floating_point() for part in leaves(x)):
+            return x
+        return mapped(lambda part: torch.cat([part, self._beside(part)]), x)
+
+    def _beside(self, x: Tensor) -> Tensor:
         if not x.is_floating_point():
             return x
         spread = x.std().nan_to_num() if x.numel() > 1 else x.new_zeros(())
-        return torch.cat([x, x + torch.where(spread > 0, spread, 1.0) * self._normal(x)])
+        return x + torch.where(spread > 0, spread, 1.0) * self._normal(x)
 
     def _moved(self, p: Tensor) -> Tensor:
         """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 from textwrap import wrap
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from hatrack.errors import HatrackError
+from hatrack.features import Features, Pick
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
 from hatrack.notebook import card, line, table
+from hatrack.tree import leaves
 
 Row: TypeAlias = tuple[str, str, str, str]
 WIDTH = 100
@@ -97,17 +99,21 @@ class Explanation:
         return card(self._headline(), *said, line(CHECKED) if self.checked else "")
 
 
-def explain(net: nn.Module, example: Tensor) -> Explanation:
-    """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one)."""
+def explain(net: nn.Module, example: Any, features: Pick | None = None) -> Explanation:
+    """Return what the unit map of `net` says, for inputs like `example` (a batch of at least one, in the form that
+    tasks have); `features` as `Learner` takes them.
+    """
     if not isinstance(net, nn.Module):
         raise HatrackError(f"explain takes a torch module, got {type(net).__name__}; hatrack.nets.build makes some.")
-    if not isinstance(example, Tensor) or example.numel() == 0 or example.ndim == 0:
+    parts = leaves(example)
+    if not parts or not all(isinstance(part, Tensor) and part.numel() and part.ndim for part in parts):
         got = f"of shape {tuple(example.shape)}" if hasattr(example, "shape") else repr(example)
         kind = type(example).__name__
         raise HatrackError(f"explain needs a batch such as torch.zeros(1, 3, 32, 32), got {kind} {got}.")
-    if example.dtype == torch.uint8:  # pictures, as tasks hold them
+    if isinstance(example, Tensor) and example.dtype == torch.uint8:  # pictures, as tasks hold them
         example = example.float() / 255
-    units = derive(net, example)
+    with Features(net, features).as_output():
+        units = derive(net, example)
     by_task = tuple(_norm_tensors(net, units))
     untrained = tuple(n for n, p in net.named_parameters() if not p.requires_grad and n in units.uses)
     frozen = {name: why for name, why in _frozen(units).items() if name not in (*by_task, *untrained)}

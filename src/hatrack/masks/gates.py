@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import threshold
 
+from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import ON, UnitMap
 
 EMBEDDING_RANGE = 6.0  # the active range of a plain sigmoid; embeddings are kept inside
@@ -81,7 +82,7 @@ class Gating:
         modules = dict(net.named_modules(remove_duplicate=False))
         self._inputs: dict[nn.Module, list[Spread]] = {}
         self._weights: list[tuple[str, Spread]] = []
-        self._features = Spread(units.features[None])
+        self._features = Spread(compact(units.features)[None])
         for read in units.reads:
             if read.module is not None:
                 self._inputs.setdefault(modules[read.module], []).append(Spread(read.units))

@@ -24,6 +24,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks import ops
 from hatrack.modes import evaluating, untouched
 from hatrack.swap import Slots
+from hatrack.tree import arguments, call, sample
 
 REMEDY = "choose a method that needs no unit map (pmask, for example)"
 
@@ -40,7 +41,7 @@ class Graph:
     owners: dict[str, set[str]]  # parameter → the modules that hold it, several for a tied one
 
 
-def export(net: nn.Module, batch: Tensor) -> Graph:
+def export(net: nn.Module, batch: Any) -> Graph:
     """Return the graph of `net` in evaluation mode."""
     with evaluating(net), torch.no_grad(), _quiet():
         copies = {name: t.detach().clone() for name, t in [*net.named_parameters(), *net.named_buffers()]}
@@ -57,11 +58,12 @@ def export(net: nn.Module, batch: Tensor) -> Graph:
         return _graph(net, program)
 
 
-def _exported(net: nn.Module, batch: Tensor, called: bool) -> torch.export.ExportedProgram:
+def _exported(net: nn.Module, batch: Any, called: bool) -> torch.export.ExportedProgram:
     with untouched(net):
         if called:
-            net(batch)
-        program = torch.export.export(net, (batch,), strict=False)
+            call(net, batch)
+        args, kwargs = arguments(batch)
+        program = torch.export.export(net, args, kwargs, strict=False)
         hidden = any(_writes_unseen(node) for node in program.graph.nodes)
         return program.run_decompositions({}) if hidden else program
 
@@ -100,13 +102,13 @@ def untraceable(net: nn.Module, error: Exception) -> HatrackError:
     return HatrackError(f"{_culprit(net, error)} cannot be traced by torch.export ({reason}); {way_out}{REMEDY}.")
 
 
-def _require_features(net: nn.Module, batch: Tensor) -> None:
+def _require_features(net: nn.Module, batch: Any) -> None:
     """Raise where the network cannot take such a batch, or gives no tensor of features: tracing is not what fails."""
     try:
-        features = net(batch)
+        features = call(net, batch)
     except Exception as error:
         raise HatrackError(
-            f"{type(net).__name__} cannot take inputs of shape {tuple(batch.shape[1:])}, {batch.dtype}: "
+            f"{type(net).__name__} cannot take inputs of shape {sample(batch)}: "
             f"{_culprit(net, error)} fails ({_first_line(error)}); give inputs that the network is made for."
         ) from error
     if isinstance(features, Tensor) and features.ndim > 1:
@@ -116,7 +118,8 @@ def _require_features(net: nn.Module, batch: Tensor) -> None:
     returned = ", ".join(type(features).__name__ if shape is None else str(tuple(shape)) for shape in shapes)
     raise HatrackError(
         f"{type(net).__name__} must map a batch to one tensor of features (batch, features), it returns "
-        f"{returned or 'nothing'}; wrap it in a module that returns the features alone."
+        f"{returned or 'nothing'}; say which part of it they are by Learner(net, features=…), or wrap it "
+        f"in a module that returns the features alone."
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Node
 
+from hatrack import tree
 from hatrack.masks.graph import Graph, module_stack
 from hatrack.modes import evaluating
 
@@ -40,7 +41,7 @@ class ModuleCall:
 class Calls:
     """All module calls of a graph."""
 
-    def __init__(self, net: nn.Module, graph: Graph, batch: Tensor) -> None:
+    def __init__(self, net: nn.Module, graph: Graph, batch: Any) -> None:
         self.counts: dict[str, int] = defaultdict(int)
         self._by_key: dict[str, ModuleCall] = {}
         self._stack: dict[Node, list[ModuleCall]] = {}
@@ -75,16 +76,16 @@ class Calls:
                 call.inside.add(node)
                 call.inputs |= {n for n in node.all_input_nodes if n not in call.inside and n not in fixed}
 
-    def _observe(self, net: nn.Module, batch: Tensor) -> None:
+    def _observe(self, net: nn.Module, batch: Any) -> None:
         """Run the network on two batch sizes to learn what each module is called with."""
         shapes = []
-        for size in (len(batch), len(batch) + 1):
+        for size in (tree.count(batch), tree.count(batch) + 1):
             seen: dict[str, list[torch.Size | None]] = defaultdict(list)
             with ExitStack() as hooks, evaluating(net), torch.no_grad():
                 for name, module in net.named_modules():
                     watch = partial(_record, seen[name])
                     hooks.enter_context(module.register_forward_pre_hook(watch, with_kwargs=True, prepend=True))
-                net(batch[:1].expand(size, *batch.shape[1:]).clone())
+                tree.call(net, tree.repeated(batch, size))
             shapes.append(seen)
         for call in self._by_key.values():
             few, many = shapes[0][call.module], shapes[1][call.module]

@@ -34,11 +34,12 @@ from hatrack.masks.sites import unit_map
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import UnitMap
 from hatrack.modes import untouched
+from hatrack.tree import repeated
 
 LARGEST_CONSTANT = 1_000_000  # entries up to which constants are computed, to be looked at when they index something
 
 
-def trace(net: nn.Module, example: Tensor) -> UnitMap:
+def trace(net: nn.Module, example: Any) -> UnitMap:
     """Return the unit map of `net` for inputs like `example`; warn of everything handled conservatively."""
     units = derive(net, example)
     for note in units.notes:
@@ -46,9 +47,9 @@ def trace(net: nn.Module, example: Tensor) -> UnitMap:
     return units
 
 
-def derive(net: nn.Module, example: Tensor) -> UnitMap:
+def derive(net: nn.Module, example: Any) -> UnitMap:
     """Return the unit map without warnings; they are in its notes."""
-    batch = example[:1].expand(2, *example.shape[1:]).clone()  # two equal samples: no axis of size 1 to confuse
+    batch = repeated(example, 2)  # two equal samples: no axis of size 1 to confuse
     with untouched(net):
         graph = export(net, batch)
         try:
@@ -80,8 +81,9 @@ class Walk:
             elif node.op == "call_function":
                 self.values[node] = self._call(node)
         (node,) = self.graph.outputs
-        features = self.recorder.unions.along(self._now(node).unit_ids().flatten(1), 1).reshape(-1)
-        self.placement.readers.append((features, "heads"))
+        ids = self._now(node).unit_ids()
+        features = self.recorder.unions.along(ids, *range(1, ids.ndim))[0]
+        self.placement.readers.append((features.reshape(-1), "heads"))
         return unit_map(self.recorder, self.placement, features)
 
     def _placeholder(self, node: Node) -> Value:

@@ -75,7 +75,7 @@ class UnitMap:
     uses: dict[str, list[Use]]
     shapes: dict[str, torch.Size]
     reads: list[Read]
-    features: Tensor
+    features: Tensor  # the unit at every entry of a sample's features
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
     notes: list[Note] = field(default_factory=list)
     corrected: list[str] = field(default_factory=list)  # parameters that it was wrong about
@@ -92,6 +92,11 @@ class UnitMap:
             return reduce(torch.minimum, (extended[units.to(gates.device)] for units in use.units))
 
         return {n: reduce(torch.maximum, map(least, uses)).expand(self.shapes[n]) for n, uses in self.uses.items()}
+
+    @property
+    def flat_features(self) -> Tensor:
+        """The unit at every entry of a sample's features, as a head reads them."""
+        return self.features.reshape(-1)
 
     def by_site(self, values: Tensor) -> Iterator[tuple[Site, Tensor]]:
         """Yield each site with its part of a vector over all units."""

@@ -46,7 +46,7 @@ class AGEM(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        self._heads = OwnHeads(self.model.heads[: task + 1])
+        self._heads = OwnHeads(self.model)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**{f"net/{n}": p for n, p in self.model.parameters().items()}, **self._heads.parameters()}
@@ -54,9 +54,8 @@ class AGEM(Method):
     def after_backward(self) -> None:
         if not len(self.memory):
             return
-        x, y, source = self.memory.draw(self.memory_batch)
-        assert source is not None
-        loss = self._heads.loss(self.model.features(x, self.task), y, source)
+        batch = self.memory.draw(self.memory_batch)
+        loss = self._heads.loss(self.model.features(batch.x, self.task), batch, self.task)
         moved = list(self.trainable().values())
         found = torch.autograd.grad(loss, moved, allow_unused=True)
         pairs = [(p, g) for p, g in zip(moved, found, strict=True) if g is not None]
@@ -66,7 +65,7 @@ class AGEM(Method):
         project([p.grad for p, _ in pairs if p.grad is not None], [g for _, g in pairs])
 
     def end_task(self, feed: Feed) -> None:
-        self.memory.add(feed, self.task, self.per_class)
+        self.memory.add(feed, self.task, self.per_class, self.target)
 
 
 @torch.no_grad()

@@ -22,7 +22,6 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -33,6 +32,7 @@ from hatrack.methods.hyper import Documented, check, hyper
 from hatrack.methods.parts.declared import Holder
 from hatrack.methods.parts.norms import private_norms
 from hatrack.nets.model import Model
+from hatrack.targets import Target
 
 
 class Clock:
@@ -82,6 +82,8 @@ class Method(Holder):
     shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
     settles: ClassVar[bool] = False  # what is trained is settled when the method gets to know the model
+    targets: ClassVar[tuple[str, ...] | None] = None  # names of those that it can learn; None: any
+    distils: ClassVar[bool] = False  # answers are compared with what the network gave before
     norms: ClassVar[str] = "shared"  # what becomes of batch norm (parts/norms.py), where no setting `norm` says it
 
     lr: float = hyper(0.05, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
@@ -167,11 +169,20 @@ class Method(Holder):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the training loss of a batch."""
-        return self.penalised(cross_entropy(self.model.logits(batch.x, self.task), batch.y))
+        return self.penalised(self.task_loss(self.model.logits(batch.x, self.task), batch))
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
         """Return the mean loss by which the schedule and the best epoch are chosen."""
-        return self.penalised(cross_entropy(logits, y))
+        return self.penalised(self.model.targets[task].trained(logits, y))
+
+    @property
+    def target(self) -> Target:
+        """What the task in progress predicts."""
+        return self.model.targets[self.task]
+
+    def task_loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of the task's target: cross-entropy for classes."""
+        return self.target.trained(logits, batch.y, batch.weights)
 
     def penalised(self, loss: Tensor) -> Tensor:
         """Return a loss with the terms that the parts add to it."""

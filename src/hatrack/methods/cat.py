@@ -27,7 +27,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import linear
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
@@ -51,6 +51,7 @@ class CAT(HAT):
     summary: ClassVar[str] = "HAT's masks; similar tasks are found, unlocked and attended to"
     stores: ClassVar[str] = "U bytes and an attention layer"
     guarantee: ClassVar[bool] = False
+    targets: ClassVar[tuple[str, ...]] = ("classification",)  # tasks are told apart by their accuracies
 
     lr: float = hyper(0.025, "learning rate at the start of every task", low=0.0, search=(0.005, 0.5, "log"))
     lr_patience: int = hyper(10, "epochs without a lower validation loss before it is divided", low=1)
@@ -137,11 +138,11 @@ class CAT(HAT):
         else:
             with torch.no_grad():
                 features = self._old_features(x, self.phase - 1)
-        return linear(features, self.readout["weight"], self.readout["bias"])
+        return linear(features.flatten(1), self.readout["weight"], self.readout["bias"])
 
     def _old_features(self, x: Tensor, task: int) -> Tensor:
         with evaluating(self.model.net):
-            return self.model.features(x, task, self.masks[task])
+            return self.model.features(x, task, self.masks[task]).flatten(1)
 
     def _attend(self, x: Tensor, attention: Mapping[str, Tensor], friends: Sequence[int]) -> Tensor:
         features = torch.stack([self._old_features(x, k) for k in friends], 1)
@@ -149,10 +150,10 @@ class CAT(HAT):
 
     def loss(self, batch: Batch) -> Tensor:
         if not self.learning:
-            return cross_entropy(self._model_logits(batch.x), batch.y)
+            return self.task_loss(self._model_logits(batch.x), batch)
         loss = super().loss(batch)
         if self._friends:
-            loss = loss + cross_entropy(self._attend(batch.x, self.attending, self._friends), batch.y)
+            loss = loss + self.task_loss(self._attend(batch.x, self.attending, self._friends), batch)
         return loss
 
     def after_backward(self) -> None:
@@ -177,15 +178,16 @@ class CAT(HAT):
             self._attended = self._attend(x, self.attending, self._friends)
         return super().predict(x, task)
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
+        target = self.model.targets[task]
         if self._asked < len(self.masks) or not self.learning:
-            loss = cross_entropy(logits, y)
+            loss = target.trained(logits, y)
         else:
-            loss = super().valid_loss(logits, y)
+            loss = super().valid_loss(logits, y, task)
             if self._attended is not None:
-                loss = loss + cross_entropy(self._attended, y)
+                loss = loss + target.trained(self._attended, y)
         if self._asked == len(self.masks):
-            self.scores.add(loss, y, logits, logits if self._attended is None else self._attended)
+            self.scores.add(loss, target.strata(y), logits, logits if self._attended is None else self._attended)
         return loss
 
     def end_task(self, feed: Feed) -> None:

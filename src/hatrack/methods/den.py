@@ -31,7 +31,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -59,6 +58,7 @@ class DEN(Method):
     source: ClassVar[str] = "Yoon et al. 2018"
     summary: ClassVar[str] = "retrains selected units, opens new ones, doubles those that drift"
     stores: ClassVar[str] = "U bytes; 4·P in all: the last weights"
+    targets: ClassVar[tuple[str, ...]] = ("classification", "multilabel", "regression")  # heads of whole samples
 
     lr: float = hyper(0.001, "learning rate at the start of every task", low=0.0, search=(1e-4, 1e-2, "log"))
     lr_min: float = hyper(1e-5, "training on a task stops when the learning rate falls below", low=0.0)
@@ -162,10 +162,10 @@ class DEN(Method):
         ]
         by_head = (self.model.heads[self.task].weight != 0).any(0)
         readers = torch.zeros_like(reached)
-        for units_read in [units.features.to(device), *(columns for _, columns, _ in links)]:
+        for units_read in [units.flat_features.to(device), *(columns for _, columns, _ in links)]:
             readers[units_read] = True
         reached |= ~readers  # read by no weight, but inside forward(): no telling, so they count as reached
-        reached[units.features.to(device)[by_head]] = True
+        reached[units.flat_features.to(device)[by_head]] = True
         for _ in range(len(units.sites) + 1):
             for rows, columns, linked in links:
                 reached[columns[(linked & reached[rows][:, None]).any(0)]] = True
@@ -178,7 +178,7 @@ class DEN(Method):
         total = torch.zeros((), device=self.model.device)
         with evaluating(self.model.net):
             for batch in feed.batches(1000):
-                total += cross_entropy(self.predict(batch.x, self.task), batch.y) * len(batch.y)
+                total += self.task_loss(self.predict(batch.x, self.task), batch) * len(batch.y)
         return float(total) / len(feed)
 
     def _open(self) -> None:
@@ -233,7 +233,7 @@ class DEN(Method):
             for index in (index for use in axes(units, name) for index in use):
                 for tensor in copied:
                     copy_units(tensor, index.to(source.device), source)
-        copy_units(self.model.heads[self.task].weight, units.features.to(source.device)[None], source)
+        copy_units(self.model.heads[self.task].weight, units.flat_features.to(source.device)[None], source)
 
     # ---- entries and units
 
@@ -281,7 +281,7 @@ class DEN(Method):
         return {name: amount - rest[name] for name, amount in all_.items()}
 
     def loss(self, batch: Batch) -> Tensor:
-        loss = cross_entropy(self.model.logits(batch.x, self.task, self._gates()), batch.y)
+        loss = self.task_loss(self.model.logits(batch.x, self.task, self._gates()), batch)
         if self.stage == SELECT:
             return loss
         shared = self.shared()

@@ -61,7 +61,7 @@ class HAT(HardAttention):
 
     def loss(self, batch: Batch) -> Tensor:
         gates = gate(self.embedding, self.scale())
-        return self.attended_loss(self.model.logits(batch.x, self.task, flushed(gates)), batch.y, gates)
+        return self.priced(self.task_loss(self.model.logits(batch.x, self.task, flushed(gates)), batch), gates)
 
     @property
     def hardens(self) -> bool:

@@ -1,7 +1,7 @@
 """Joint training (also MTL): at task t, a fresh network learns the data of all tasks so far at once.
 
-Every sample is classified by its own task's head: the logits of all heads stand side by side and those of other
-tasks are masked out, so that the loss is the mean cross-entropy over the batch. It is validated on all tasks so far,
+Every sample is answered by its own task's head, and the loss is the mean over the batch: of classes, the logits of all
+heads stand side by side and those of other tasks are masked out. It is validated on all tasks so far,
 each sample counting the same.
 """
 
@@ -38,11 +38,10 @@ class Joint(Method):
                 fresh = torch.empty(head.weight.shape).uniform_(-bound, bound, generator=generator)
                 head.weight.copy_(fresh)
                 head.bias.zero_()
-        self._heads = OwnHeads(self.model.heads[: task + 1])
+        self._heads = OwnHeads(self.model)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**{f"net/{n}": p for n, p in self.model.parameters().items()}, **self._heads.parameters()}
 
     def loss(self, batch: Batch) -> Tensor:
-        source = batch.source if batch.source is not None else torch.full_like(batch.y, self.task)
-        return self._heads.loss(self.model.features(batch.x, self.task), batch.y, source)
+        return self._heads.loss(self.model.features(batch.x, self.task), batch, self.task)

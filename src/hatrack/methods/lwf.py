@@ -1,7 +1,8 @@
 """LWF, learning without forgetting. Li & Hoiem 2017; as run by Serrà et al. 2018.
 
-    loss     cross-entropy on the new task + λ·Σ_τ D(head τ now, head τ as it was) over the old heads τ
-    D        −Σ_k p_k·log q_k on the *new* task's samples, p and q the softmax of old and present logits over T
+    loss     loss on the new task + λ·Σ_τ D(head τ now, head τ as it was) over the old heads τ
+    D        −Σ_k p_k·log q_k on the *new* task's samples, p and q the softmax of old and present logits over T; what
+             other targets than classes have for it (`Target.distance`)
 
 The old answers come from a frozen copy of network and heads in evaluation mode, taken when the last task ended: one
 network, however many tasks. Old heads learn along, as in the paper; no warm-up of the new head.
@@ -23,7 +24,7 @@ from torch import Tensor
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
-from hatrack.methods.parts.distillation import Teacher, soft_cross_entropy
+from hatrack.methods.parts.distillation import Teacher
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
 
@@ -37,6 +38,7 @@ class LWF(Method):
     source: ClassVar[str] = "Li & Hoiem 2017"
     summary: ClassVar[str] = "old heads keep their answers to the new task's samples"
     stores: ClassVar[str] = "4·P bytes in all: the old network"
+    distils: ClassVar[bool] = True
 
     clip: float = hyper(100.0, "norm at which gradients are clipped", low=0.0)
     lam: float = hyper(2.0, "λ: weight of the distillation", low=0.0, search=(0.1, 10.0, "log"))
@@ -59,8 +61,8 @@ class LWF(Method):
         if self.task:
             with evaluating(self.model.net):
                 features = self.model.features(batch.x, self.task)
-            pairs = zip(self.model.heads, self.teacher.logits(batch.x, self.task), strict=False)
-            kept = [soft_cross_entropy(head(features), then, self.temperature) for head, then in pairs]
+            told = zip(self.model.targets, self.model.heads, self.teacher.logits(batch.x, self.task), strict=False)
+            kept = [target.distance(head(features), then, self.temperature) for target, head, then in told]
             loss = loss + self.lam * torch.stack(kept).sum()
         return loss
 

@@ -23,7 +23,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.lock import Lock
@@ -87,7 +86,7 @@ class PackNet(Method):
         self.lock = Lock(self.masks.shared, {**taken, **fixed})
 
     def loss(self, batch: Batch) -> Tensor:
-        return cross_entropy(self._logits(batch.x, self.task, self._masks), batch.y)
+        return self.task_loss(self._logits(batch.x, self.task, self._masks), batch)
 
     @torch.no_grad()
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:

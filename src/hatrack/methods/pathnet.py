@@ -28,7 +28,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -141,7 +140,7 @@ class PathNet(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         gates = self.mask(self.paths[self.now])
-        return cross_entropy(self.model.logits(batch.x, self.task, gates), batch.y)
+        return self.task_loss(self.model.logits(batch.x, self.task, gates), batch)
 
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         self.rates[self.now], self.losses[self.now], self.since[self.now] = state

@@ -22,7 +22,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -92,10 +91,10 @@ class PMask(HardAttention):
     def loss(self, batch: Batch) -> Tensor:
         price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
         logits = self.model.logits(batch.x, self.task, weights=weights)
-        return self.penalised(cross_entropy(logits, batch.y) + self.c * price)
+        return self.penalised(self.task_loss(logits, batch) + self.c * price)
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return self.penalised(super().valid_loss(logits, y))
+    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
+        return self.penalised(super().valid_loss(logits, y, task))
 
     @property
     def hardens(self) -> bool:
@@ -113,7 +112,7 @@ class PMask(HardAttention):
 
     def _fisher(self, feed: Feed) -> dict[str, Tensor]:
         """The Fisher diagonal of the task's loss as it is answered, with its soft gates."""
-        return fisher_diagonal(lambda b: cross_entropy(self.predict(b.x, self.task), b.y), self.masks.masked, feed)
+        return fisher_diagonal(lambda b: self.task_loss(self.predict(b.x, self.task), b), self.masks.masked, feed)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         finished = task < len(self.masks.packed)

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear, relu
+from torch.nn.functional import linear, relu
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.methods.base import Method
@@ -47,6 +47,7 @@ class PNN(Method):
     source: ClassVar[str] = "Rusu et al. 2016"
     summary: ClassVar[str] = "a network a task, fed by all earlier ones, which are frozen"
     stores: ClassVar[str] = "4·P bytes and adapters: a whole column"
+    targets: ClassVar[tuple[str, ...]] = ("classification", "multilabel", "regression")  # heads of whole samples
     guarantee: ClassVar[bool] = True
 
     scale: float = hyper(0.1, "standard deviation of the laterals' scalars at the start", low=0.0)
@@ -118,7 +119,7 @@ class PNN(Method):
             if column:
                 hooks.append(layer.register_forward_hook(partial(self._add, column, name, read, earlier)))
         try:
-            read[HEADS] = [self.model.features(x, column)]
+            read[HEADS] = [self.model.features(x, column).flatten(1)]
         finally:
             for hook in hooks:
                 hook.remove()
@@ -148,7 +149,7 @@ class PNN(Method):
     # ---- the verbs
 
     def loss(self, batch: Batch) -> Tensor:
-        return cross_entropy(self.logits(batch.x, self.task), batch.y)
+        return self.task_loss(self.logits(batch.x, self.task), batch)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         return self.logits(x, task)

@@ -41,11 +41,10 @@ class ReplayAll(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        self._heads = OwnHeads(self.model.heads[: task + 1])
+        self._heads = OwnHeads(self.model)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**{f"net/{n}": p for n, p in self.model.parameters().items()}, **self._heads.parameters()}
 
     def loss(self, batch: Batch) -> Tensor:
-        source = batch.source if batch.source is not None else torch.full_like(batch.y, self.task)
-        return self._heads.loss(self.model.features(batch.x, self.task), batch.y, source)
+        return self._heads.loss(self.model.features(batch.x, self.task), batch, self.task)

@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, softplus
+from torch.nn.functional import softplus
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
@@ -155,7 +155,7 @@ class UCL(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         logits = self.model.logits(batch.x, self.task, weights=self.sampled())
-        return cross_entropy(logits, batch.y) + self.regulariser() / len(batch.y)
+        return self.task_loss(logits, batch) + self.regulariser() / len(batch.y)
 
     def regulariser(self) -> Tensor:
         """Return the three sums, to be divided by the batch size."""

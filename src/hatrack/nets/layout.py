@@ -6,7 +6,7 @@ computed from inputs as they come, so that they do not depend on this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,13 +16,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 FEW = 8  # channels, below which oneDNN 3.12 overwrites memory: see _Narrow
 
 
-def best_layout(net: nn.Module, example: Tensor, features: Tensor) -> torch.memory_format:
+def best_layout(
+    net: nn.Module, run: Callable[[Tensor], Tensor], example: Tensor, features: Tensor
+) -> torch.memory_format:
     """Return channels last where `net` has 2-D convolutions, all safe in it, and gives the same features so."""
     if example.dim() != 4 or not any(isinstance(module, nn.Conv2d) for module in net.modules()):
         return torch.contiguous_format
     try:
         with _Narrow() as narrow:  # type: ignore[no-untyped-call]
-            found = net(laid_out(example, torch.channels_last))
+            found = run(laid_out(example, torch.channels_last))
     except RuntimeError:  # a view that needs the channels to come first
         return torch.contiguous_format
     if narrow.found:

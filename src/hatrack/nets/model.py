@@ -6,39 +6,52 @@ tensors that a task keeps for itself (batch norm, say) are swapped in for as lon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from hatrack.errors import HatrackError
+from hatrack.features import Features
 from hatrack.masks.check import correct
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating, untouched
+from hatrack.nets.head import Head, new_head, width_of
 from hatrack.nets.layout import best_layout, laid_out
 from hatrack.nets.precision import Precision
 from hatrack.nets.turn import Turn
 from hatrack.swap import Slots
+from hatrack.targets import Target
+from hatrack.tree import mapped, reordered, same_form, sample, shapes
 
 
 class Model:
     """A backbone x → features, its heads, and what each task keeps for itself."""
 
-    def __init__(self, net: nn.Module, device: torch.device, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        device: torch.device,
+        precision: str = "float32",
+        features: str | int | Callable[..., Tensor] | None = None,
+    ) -> None:
         self.net = net.to(device)
+        self.picked = Features(net, features)
         self.device = device
         self.precision = Precision(precision, device)
         self.answers = self.precision.answers
-        self.heads: list[nn.Linear] = []
+        self.heads: list[Head] = []
+        self.targets: list[Target] = []  # what each head predicts
         self.private: list[dict[str, Tensor]] = []
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
-        self.example: Tensor | None = None
+        self.example: Any = None
         self._stores = False
         self._layout = torch.contiguous_format  # of inputs while it is trained
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
@@ -64,7 +77,8 @@ class Model:
         """The unit map, traced when first needed."""
         if self.example is None:
             raise HatrackError("the unit map needs one example input: learn a task first.")
-        units = trace(self.net, self.example)
+        with self.picked.as_output():
+            units = trace(self.net, self.example)
         # The check sees the weights as they are: what it found when the first task began holds for good.
         correct(units, [name for name in self.corrected if name not in units.corrected])
         return units
@@ -78,14 +92,14 @@ class Model:
         """Where gates are applied, from the unit map."""
         return Gating(self.net, self.units)
 
-    def look(self, example: Tensor) -> None:
+    def look(self, example: Any) -> None:
         """Take an example to trace with; see whether forward() keeps things in the network from call to call."""
-        self.example = example[:1].detach().clone()
+        self.example = mapped(lambda part: part[:1].detach().clone(), example)
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
         with evaluating(self.net), torch.no_grad(), self._slots.holding(copies), untouched(self.net) as stored:
-            features = self.net(self.example)
-            if self.device.type == "cpu":
-                self._layout = best_layout(self.net, self.example, features)
+            features = self.picked(self.example)
+            if self.device.type == "cpu" and isinstance(self.example, Tensor):
+                self._layout = best_layout(self.net, self.picked, self.example, features)
         self._stores = bool(stored)
 
     @contextmanager
@@ -114,31 +128,61 @@ class Model:
 
     # ---- growing
 
-    def meet(self, example: Tensor) -> None:
+    def meet(self, example: Any) -> None:
         """Remember one prepared input; the first one is what the unit map is traced with."""
         if self.example is None:
             self.look(example)
-        elif self.example.shape[1:] != example.shape[1:]:
+            return
+        if not same_form(self.example, example):
+            reordered(example, self.example, "this network has learned inputs of another form")
+        if shapes(self.example) != shapes(example):
+            self._refuse_other_features(example)
+
+    def _refuse_other_features(self, example: Any) -> None:
+        """Refuse inputs of another shape where the units of the features are then not the same."""
+        known, new = (tuple(self.tried(x).shape[1:]) for x in (self.example, example))
+        if known != new and not (len(known) == len(new) and self._free_positions(known, new)):
             raise HatrackError(
-                f"this network has learned inputs of shape {tuple(self.example.shape[1:])}; the new task's are "
-                f"{tuple(example.shape[1:])}: bring them to one shape first."
+                f"this network has learned inputs of shape {sample(self.example)} and features of shape {known}; the "
+                f"new task's inputs of shape {sample(example)} give {new}: bring them to one shape, or let the network "
+                f"pool."
             )
 
-    def add_task(self, classes: int, generator: torch.Generator, private: Mapping[str, Tensor] | None = None) -> None:
-        """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`."""
-        assert self.example is not None
-        width = self.tried(self.example).flatten(1).shape[1]
-        head = new_head(width, classes, self.device)
+    def _free_positions(self, known: tuple[int, ...], new: tuple[int, ...]) -> bool:
+        """Whether two shapes of features differ only along axes on which no unit stands."""
+        changed = {axis for axis, (a, b) in enumerate(zip(known, new, strict=True)) if a != b}
+        return not changed & set(self.unit_axes()) if "units" in self.__dict__ else len(changed) < len(known)
+
+    def unit_axes(self) -> list[int]:
+        """Return the axes of the features, the batch left out, along which different units stand."""
+        units = self.units.features
+        return [axis for axis in range(units.ndim) if bool((units != units.narrow(axis, 0, 1)).any())]
+
+    def add_task(
+        self,
+        target: Target,
+        generator: torch.Generator,
+        private: Mapping[str, Tensor] | None = None,
+        features: tuple[int, ...] | None = None,
+    ) -> None:
+        """Add a head (Xavier uniform, zero bias) and the task's own copies of the tensors in `private`.
+
+        `features`: their shape, a sample's; that of the example's where it is not given.
+        """
+        shape = features if features is not None else tuple(self.tried(self.example).shape[1:])
+        width, outputs = width_of(shape, target.units_axis), target.outputs
+        head = new_head(width, outputs, self.device, target.units_axis)
         with torch.no_grad():
-            bound = (6 / (width + classes)) ** 0.5
-            head.weight.copy_(torch.empty(classes, width).uniform_(-bound, bound, generator=generator))
+            bound = (6 / (width + outputs)) ** 0.5
+            head.weight.copy_(torch.empty(outputs, width).uniform_(-bound, bound, generator=generator))
             head.bias.zero_()
         self.heads.append(head)
+        self.targets.append(target)
         trained = self.parameters()
         own = {name: value.detach().clone() for name, value in (private or {}).items()}
         self.private.append({name: t.requires_grad_(name in trained) for name, t in own.items()})
 
-    def tried(self, example: Tensor) -> Tensor:
+    def tried(self, example: Any) -> Tensor:
         """Return the features of `example`, computed with copies of all tensors: nothing is changed by it.
 
         Whatever still depends on a parameter itself is out of reach for masks, locks and copies, and is refused.
@@ -146,12 +190,7 @@ class Model:
         with evaluating(self.net):
             copies = {n: t.detach().clone().requires_grad_(t.requires_grad) for n, t in self.tensors().items()}
             with torch.enable_grad(), self._slots.holding(copies), untouched(self.net):
-                features = self.net(example)
-        if not isinstance(features, Tensor):
-            raise HatrackError(
-                f"{type(self.net).__name__} returns a {type(features).__name__}; its features must be one tensor, the "
-                f"heads' input: wrap it in a module whose forward returns that."
-            )
+                features = self.picked(example)
         if features.requires_grad:
             trained = self.parameters()
             sum_ = torch.view_as_real(features).sum() if features.is_complex() else features.sum()
@@ -166,12 +205,12 @@ class Model:
         return features
 
     @torch.no_grad()
-    def try_out(self, x: Tensor) -> None:
-        """Let the network go through a batch in evaluation mode; its own tensors stay as they are."""
+    def try_out(self, x: Any) -> tuple[int, ...]:
+        """Let the network go through a batch, its own tensors as they are; return the shape of a sample's features."""
         copies = {name: tensor.clone() for name, tensor in self.tensors().items()}
         products, casts = self.precision.products(), self.precision.casts()
         with evaluating(self.net), products, casts, self._slots.holding(copies), untouched(self.net):
-            self.net(x)
+            return tuple(self.picked(x).shape[1:])
 
     def trains_on_one(self) -> bool:
         """Whether one sample is enough for a step; a batch norm in training mode needs two values a channel."""
@@ -188,7 +227,7 @@ class Model:
     # ---- computing
 
     def features(
-        self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
+        self, x: Any, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
         # Buffers hold their own place while they may move: see _take_over.
@@ -200,17 +239,17 @@ class Model:
         # What one task's answer leaves behind (a cache, a state) must not get into another's.
         alone = untouched(self.net) if not self.net.training and self._stores else nullcontext()
         precision = self.precision if self.net.training else self.answers
-        if self.net.training and x.dim() == 4:
+        if self.net.training and isinstance(x, Tensor) and x.dim() == 4:
             x = laid_out(x, self._layout)
         with alone, gated, precision.products(), precision.casts(), self._slots.holding(swapped) as left:
-            features: Tensor = self.net(x)
+            features = self.picked(x)
         if self.net.training:
             self._take_over(left, swapped)
-        features = features.flatten(1).to(self.heads[task].weight.dtype)
+        features = features.to(self.heads[task].weight.dtype)
         return features if gates is None else self.gating.features(gates, features)
 
     def logits(
-        self, x: Tensor, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
+        self, x: Any, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """Return the logits of a task's own head."""
         with self.precision.products():
@@ -257,9 +296,3 @@ class Model:
         with torch.no_grad():
             for name, tensor in self.tensors().items():
                 tensor.copy_(self.initial[name])
-
-
-def new_head(width: int, classes: int, device: torch.device) -> nn.Linear:
-    """Return a linear layer with memory but no values yet, so that no caller's random numbers are used up."""
-    head: nn.Linear = nn.utils.skip_init(nn.Linear, width, classes, device=device)
-    return head

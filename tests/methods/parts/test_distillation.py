@@ -7,17 +7,18 @@ import torch
 from tiny import model as new_model
 from tiny import samples, softmax
 
-from hatrack.methods.parts.distillation import Teacher, soft_cross_entropy
+from hatrack.methods.parts.distillation import Teacher
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 
-def test_soft_cross_entropy_is_the_formula() -> None:
+def test_distance_of_classes_is_the_formula() -> None:
     rng = np.random.default_rng(0)
     student, teacher = rng.normal(size=(7, 4)), rng.normal(size=(7, 4))
     for t in (0.5, 1.0, 2.0):
         p, q = softmax(teacher) ** (1 / t), softmax(student) ** (1 / t)  # as LWF writes it
         p, q = p / p.sum(1, keepdims=True), q / q.sum(1, keepdims=True)
-        got = soft_cross_entropy(torch.from_numpy(student), torch.from_numpy(teacher), t)
+        got = Classification(4).distance(torch.from_numpy(student), torch.from_numpy(teacher), t)
         assert abs(float(got) - float(-(p * np.log(q)).sum(1).mean())) < 1e-12
 
 
@@ -48,7 +49,7 @@ def test_heads_in_single_precision_stand_on_a_teacher_in_double() -> None:
     model = Model(torch.nn.Linear(4, 3).double(), torch.device("cpu"))
     x = torch.ones(5, 4, dtype=torch.float64)
     model.meet(x)
-    model.add_task(2, torch.Generator().manual_seed(0))
+    model.add_task(Classification(2), torch.Generator().manual_seed(0))
     teacher = Teacher(model)
     teacher.learn(heads=1)
     [logits] = teacher.logits(x, 0)

@@ -19,7 +19,7 @@ def test_squared_mini_batch_gradients(size: int) -> None:
     y[:2] = (0, 1)
     layer = nn.Linear(3, 2)
     given = Task("t", (x, y))
-    feed = Feed([Part(0, given.train, given.inputs, given.classes)], torch.device("cpu"))
+    feed = Feed([Part(0, given.train, given.inputs, given.target)], torch.device("cpu"))
     got = fisher_diagonal(
         lambda b: nn.functional.cross_entropy(layer(b.x), b.y), dict(layer.named_parameters()), feed, size
     )

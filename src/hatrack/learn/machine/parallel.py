@@ -26,6 +26,7 @@ from torch import Tensor, distributed
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
 from hatrack.processes import local_rank, several
+from hatrack.tree import at
 
 
 class ProcessGroup(NamedTuple):
@@ -38,7 +39,13 @@ class ProcessGroup(NamedTuple):
         """Return this process's share of a batch and its weight; a process that gets nothing repeats one sample."""
         count = len(batch.y)
         own = slice(self.rank, None, self.world_size) if self.rank < count else slice(0, 1)
-        share = Batch(*(None if field is None else field[own] for field in batch))  # type: ignore[arg-type]
+        share = Batch(
+            at(batch.x, own),
+            batch.y[own],
+            None if batch.source is None else batch.source[own],
+            None if batch.weights is None else batch.weights[own],
+            batch.packing,
+        )
         return share, len(share.y) / count if self.rank < count else 0.0
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:

@@ -2,7 +2,7 @@
 
     head/…     its head                            frozen/…   parameters that nobody trains
     own/…      parameters it keeps for itself      method/…   what the method left for it: gates, masks, laterals
-    buffer/…   buffers, its own or the network's   inputs     how its inputs are prepared, and its classes
+    buffer/…   buffers, its own or the network's   inputs     how its inputs are prepared, and what it predicts
 
 They are taken once, when the task ends; where a method promises that finished tasks cannot change, they must stay.
 """
@@ -13,19 +13,25 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from hashlib import sha256
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hatrack.data.task import Inputs
 from hatrack.methods.base import Method
+from hatrack.targets import Target
+from hatrack.tree import named
 
 Seal = Mapping[str, str]
 INPUTS = "inputs"
 
 
-def fingerprint(tensor: Tensor) -> str:
-    """Return the SHA-256 of a tensor's type, shape and bits, which are the same on every device."""
+def fingerprint(tensor: Any) -> str:
+    """Return the SHA-256 of a tensor's type, shape and bits, which are the same on every device; of several by name."""
+    if not isinstance(tensor, Tensor):
+        each = [[name, fingerprint(part)] for name, part in named(tensor).items()]
+        return sha256(json.dumps(each).encode()).hexdigest()
     flat = tensor.detach().cpu().contiguous().flatten()
     kind = f"{tensor.dtype} {tuple(tensor.shape)} ".encode()
     return sha256(kind + (flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")).hexdigest()
@@ -44,7 +50,7 @@ def parts(method: Method, task: int) -> dict[str, Tensor]:
     }
 
 
-def seal(method: Method, task: int, inputs: Inputs, classes: int, answer: Callable[[], None]) -> Seal:
+def seal(method: Method, task: int, inputs: Inputs, target: Target, answer: Callable[[], None]) -> Seal:
     """Return the digests of a task that has just ended; empty where nothing is promised.
 
     Buffers that are moved by answering itself (a counter of calls) are left out: see `answer`, which answers.
@@ -57,17 +63,17 @@ def seal(method: Method, task: int, inputs: Inputs, classes: int, answer: Callab
     elsewhere = {f"frozen/{name}" for name in (*method.model.parameters(), *(method.use(task) or ()))}
     taken = {name: fingerprint(t) for name, t in parts(method, task).items() if name not in elsewhere}
     still = {name: digest for name, digest in taken.items() if before.get(name, digest) == digest}
-    return {**still, INPUTS: _prepared(inputs, classes)}
+    return {**still, INPUTS: _prepared(inputs, target)}
 
 
-def broken(seal: Seal, method: Method, task: int, inputs: Inputs, classes: int) -> tuple[list[str], list[Tensor]]:
+def broken(seal: Seal, method: Method, task: int, inputs: Inputs, target: Target) -> tuple[list[str], list[Tensor]]:
     """Return what no longer is what it was, in order, and the tensors that were compared."""
     now = parts(method, task)
     compared = [now[name] for name in seal if name in now]
-    digests = {name: fingerprint(now[name]) for name in seal if name in now} | {INPUTS: _prepared(inputs, classes)}
+    digests = {name: fingerprint(now[name]) for name in seal if name in now} | {INPUTS: _prepared(inputs, target)}
     odd = [name for name, then in seal.items() if digests.get(name) != then]
     return odd + [name for name in now if name.startswith("own/") and name not in seal], compared
 
 
-def _prepared(inputs: Inputs, classes: int) -> str:
-    return sha256(json.dumps([asdict(inputs), classes]).encode()).hexdigest()
+def _prepared(inputs: Inputs, target: Target) -> str:
+    return sha256(json.dumps([asdict(inputs), target.described()]).encode()).hexdigest()

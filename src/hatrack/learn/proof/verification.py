@@ -17,6 +17,8 @@ from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.notebook import card, line, table
+from hatrack.targets import Target
+from hatrack.tree import mapped
 from hatrack.visible import visible
 
 TOLERANCE = 1e-4  # of logits that were stored under another environment, times a sample's largest where that is above 1
@@ -157,7 +159,7 @@ class Finished(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def classes(self) -> int: ...
+    def target(self) -> Target: ...
     @property
     def inputs(self) -> Inputs: ...
 
@@ -174,27 +176,27 @@ def _one_thread() -> Iterator[None]:
 
 
 @torch.no_grad()
-def probe_logits(method: Method, x: Tensor, task: int) -> Tensor:
+def probe_logits(method: Method, x: Any, task: int) -> Tensor:
     """Return the logits by which a task is held to its word, in float32: rounded products no two machines do alike."""
     method.model.net.eval()
     # In the layout of what is drawn: strides decide which kernel runs, and so the last bits.
-    x = x.clone(memory_format=torch.contiguous_format)
+    x = mapped(lambda part: part.clone(memory_format=torch.contiguous_format), x)
     with _one_thread(), method.model.unrounded():
         return method.predict(x, task).float()
 
 
-def witness(method: Method, task: int, about: Finished, x: Tensor, own: tuple[str, Tensor] | None = None) -> Probe:
+def witness(method: Method, task: int, about: Finished, x: Any, own: tuple[str, Any] | None = None) -> Probe:
     """Return what a task that has just ended is held to; `own`: the digest of the user's probes, and they, prepared."""
     answers: list[Tensor] = []
     asked = [x] if own is None else [x, own[1]]
     taken = seal(
-        method, task, about.inputs, about.classes, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
+        method, task, about.inputs, about.target, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
     )
     kept = None if own is None else Own(own[0], answers[1])
     return Probe(answers[0], environment(method.model.device), taken, kept)
 
 
-def renewed(method: Method, task: int, old: Probe, x: Tensor) -> Probe:
+def renewed(method: Method, task: int, old: Probe, x: Any) -> Probe:
     """Return a probe of version 0.1 without its samples: with the answers to `x` where its own still hold.
 
     Where they do not, what to compare with is lost; then no answer is right, and it stays found out.
@@ -270,8 +272,8 @@ def prove(
     tasks: Sequence[Finished],
     probes: Sequence[Probe],
     locked: LockedValues,
-    drawn: Callable[[int], Tensor],
-    own: Mapping[int, Tensor],
+    drawn: Callable[[int], Any],
+    own: Mapping[int, Any],
 ) -> Verification:
     """Recompute every finished task's probe logits and compare all it is answered from, bit by bit.
 
@@ -291,7 +293,7 @@ def prove(
         changed, distance = (torch.cat([pair[i].flatten() for pair in found]) for i in (0, 1))
         use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
         drifts = tuple(locked.drifts(parameters, use))
-        odd, sealed = broken(probe.seal, method, task, about.inputs, about.classes) if probe.seal else ([], [])
+        odd, sealed = broken(probe.seal, method, task, about.inputs, about.target) if probe.seal else ([], [])
         entries, size = locked.counted(use)
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
         proofs.append(

@@ -1,4 +1,4 @@
-"""Learning from the network as it was: a frozen teacher, and the loss that compares soft labels."""
+"""Learning from the network as it was: a frozen teacher."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
 
 from hatrack.methods.parts.declared import Part, kept
 from hatrack.modes import evaluating
 from hatrack.nets.model import Model
-
-
-def soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """−Σ_k p_k·log q_k, the mean over the batch; p and q are the softmax of teacher and student logits over T."""
-    return cross_entropy(student / temperature, torch.softmax(teacher / temperature, dim=1))
 
 
 @dataclass(init=False, eq=False)
@@ -47,4 +41,6 @@ class Teacher(Part):
         """Return the logits of every head, for a batch of this task."""
         features, then = self.features(x, task), self.values
         heads = range(sum(name.startswith("head/") for name in then) // 2)
-        return [linear(features, then[f"head/{t}/weight"], then[f"head/{t}/bias"]) for t in heads]
+        return [
+            self._model.heads[t].computed(features, then[f"head/{t}/weight"], then[f"head/{t}/bias"]) for t in heads
+        ]

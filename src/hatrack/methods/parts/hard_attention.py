@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
 from hatrack.methods.base import Method
@@ -59,15 +58,15 @@ class HardAttention(Method):
         """Whether gates are made 0 or 1 when a task ends."""
         return True
 
-    def attended_loss(self, logits: Tensor, y: Tensor, gates: Tensor) -> Tensor:
-        """Return cross-entropy plus the price of the gates."""
-        return cross_entropy(logits, y) + self.c * sparsity(gates, self.prices)
+    def priced(self, loss: Tensor, gates: Tensor) -> Tensor:
+        """Return a loss plus the price of the gates."""
+        return loss + self.c * sparsity(gates, self.prices)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), "embedding": self.embedding}
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        return self.attended_loss(logits, y, self.final_gates())
+    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
+        return self.priced(super().valid_loss(logits, y, task), self.final_gates())
 
     def after_backward(self) -> None:
         super().after_backward()

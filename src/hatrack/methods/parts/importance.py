@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.nets.model import Model
@@ -49,7 +48,7 @@ def crossed_importance(
 
 
 def _own_loss(model: Model, task: int) -> Callable[[Batch], Tensor]:
-    return lambda batch: cross_entropy(model.logits(batch.x, task), batch.y, reduction="sum")
+    return lambda batch: model.targets[task].trained(model.logits(batch.x, task), batch.y) * len(batch.y)
 
 
 def _logit_sum(model: Model, task: int) -> Callable[[Batch], Tensor]:

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Batch, Feed
@@ -71,7 +70,7 @@ class Subnetworks(Method):
     def loss(self, batch: Batch) -> Tensor:
         behind = {n: w if self.trains_weights else w.detach() for n, w in self.masks.masked.items()}
         weights = {name: behind[name] * straight_through(s, self.keep) for name, s in self.scores.items()}
-        return cross_entropy(self.model.logits(batch.x, self.task, weights=weights), batch.y)
+        return self.task_loss(self.model.logits(batch.x, self.task, weights=weights), batch)
 
     def end_task(self, feed: Feed) -> None:
         self.masks.keep(torch.cat([mask.flatten() for mask in self._learning().values()]))

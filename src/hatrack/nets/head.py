@@ -1,0 +1,36 @@
+"""A task's head: one linear map of the units of the features, of all of a sample's or of each position's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+
+class Head(nn.Linear):
+    """`axis`: None reads all features of a sample; 1 or −1 the units that stand there, the same at every position."""
+
+    axis: int | None = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.computed(features, self.weight, self.bias)
+
+    def computed(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return what a head of this kind with other values says."""
+        if self.axis is None:
+            return linear(features.flatten(1), weight, bias)
+        if self.axis == 1:
+            return linear(features.movedim(1, -1), weight, bias).movedim(-1, 1)
+        return linear(features, weight, bias)
+
+
+def new_head(width: int, outputs: int, device: torch.device, axis: int | None = None) -> Head:
+    """Return a head with memory but no values yet, so that no caller's random numbers are used up."""
+    head: Head = nn.utils.skip_init(Head, width, outputs, device=device)
+    head.axis = axis
+    return head
+
+
+def width_of(features: tuple[int, ...], axis: int | None) -> int:
+    """Return how many units a head reads of features of this shape, the batch left out."""
+    return features[0 if axis == 1 else -1] if axis is not None else torch.Size(features).numel()

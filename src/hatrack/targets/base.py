@@ -1,0 +1,214 @@
+"""What every target says.
+
+One's own is a subclass with a `name`, a `score_name`, a number of outputs, a loss and a score:
+
+    @dataclass(frozen=True)
+    class Counts(Target):                                  # how many of something: a Poisson regression
+        name = "counts"
+        score_name = "1 − deviance"
+        outputs = 1
+
+        def loss(self, output, y):
+            return torch.nn.functional.poisson_nll_loss(output[:, 0], y)
+
+        def new_score(self):
+            return Gathered(lambda output, y: …)
+
+and is handed to a task: hatrack.Task(name, train=(x, y), target=Counts()).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+import torch
+from torch import Tensor
+
+from hatrack.errors import HatrackError
+
+LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+class Score(Protocol):
+    """Adds up over batches, and gives one figure; torchmetrics' metrics do."""
+
+    def update(self, output: Tensor, y: Tensor, /) -> Any: ...
+    def compute(self) -> Any: ...
+
+
+class Gathered:
+    """The score that a function (outputs, targets) → figure gives of all samples together."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
+        self._function = function
+        self._seen: list[tuple[Tensor, Tensor]] = []
+
+    def update(self, output: Tensor, y: Tensor) -> None:
+        self._seen.append((output.detach().cpu(), y.cpu()))
+
+    def compute(self) -> float:
+        outputs, targets = zip(*self._seen, strict=True)
+        return float(self._function(torch.cat(outputs), torch.cat(targets)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a task predicts.
+
+    name                by which a saved learner knows it
+    score_name          what its score is called
+    larger_is_better    of the score
+    per_position        an answer for every position of a sample (a pixel, a token), not one a sample
+    outputs             how many numbers an answer has, a position if it is per position: the width of the head
+    """
+
+    name: ClassVar[str]
+    score_name: ClassVar[str] = "score"
+    larger_is_better: ClassVar[bool] = True
+    per_position: ClassVar[bool] = False
+
+    own_loss: LossFunction | None = field(default=None, kw_only=True, repr=False, compare=False)
+    own_score: Any = field(default=None, kw_only=True, repr=False, compare=False)
+
+    @property
+    def outputs(self) -> int:
+        """The width of the head."""
+        raise NotImplementedError
+
+    @property
+    def plain(self) -> bool:
+        """Whether the loss is nothing but the cross-entropy of classes."""
+        return False
+
+    # ---- what is given
+
+    def fitted(self, y: Tensor | None, where: str) -> Self:
+        """Return this with what it takes from the training targets (a number of classes, a mean); None: not at hand."""
+        return self
+
+    def read(self, y: Tensor, where: str) -> Tensor:
+        """Return targets of the shape and type that the loss takes; refuse others."""
+        if y.is_floating_point() and not bool(y.isfinite().all()):
+            raise HatrackError(f"{where} must be finite, got {y[~y.isfinite()][0].item()}.")
+        return y
+
+    def wrong(self, y: Tensor) -> tuple[int, str] | None:
+        """Return the first row of targets that have been read that cannot be learned, and why; None if all can."""
+        return None
+
+    def strata(self, y: Tensor) -> Tensor:
+        """Return an integer a sample, by which a small memory is kept balanced."""
+        return torch.zeros(len(y), dtype=torch.long, device=y.device)
+
+    @property
+    def units_axis(self) -> int | None:
+        """Where features have the units that the head reads, 1 or −1; None: all of a sample's features are read."""
+        return None
+
+    def placed(self, features: tuple[int, ...], y: tuple[int, ...]) -> Self:
+        """Return this for features and targets of these shapes, the batch left out."""
+        return self
+
+    # ---- learning
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of a batch."""
+        raise NotImplementedError
+
+    def losses(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each sample, for samples that are weighted."""
+        raise HatrackError(f"target {self.name!r} has no loss a sample, which weights of samples need; leave them out.")
+
+    def trained(self, output: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss to train on: the user's where there is one; Σ w·loss / Σ w with weights of the samples."""
+        if self.own_loss is None and weights is None:
+            return self.loss(output, y)
+        each = self.losses(output, y) if self.own_loss is None else self.own_loss(self.answer(output), y)
+        if weights is None:
+            return each.mean()
+        if each.shape != weights.shape:
+            raise HatrackError(
+                f"weights of samples need a loss a sample, of shape {tuple(weights.shape)}; the loss that was given "
+                f"returns {tuple(each.shape)}: give one that does not average (reduction='none')."
+            )
+        return (each * weights).sum() / weights.sum()
+
+    def distance(self, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        """Return how far one answer is from an older one, for distillation: the mean over the batch."""
+        raise HatrackError(f"target {self.name!r} does not say how answers are distilled; choose another method.")
+
+    # ---- answers
+
+    def answer(self, output: Tensor) -> Tensor:
+        """Return what `predict` gives: the head's output as it is, in the unit of the targets where they have one."""
+        return output
+
+    def decode(self, answer: Tensor) -> Any:
+        """Return an answer in the user's words."""
+        return answer
+
+    # ---- the score
+
+    def new_score(self) -> Score:
+        """Return a fresh score."""
+        raise NotImplementedError
+
+    def scored(self) -> Score:
+        """Return a fresh score: the user's where there is one."""
+        if self.own_score is None:
+            return self.new_score()
+        if hasattr(self.own_score, "update") and hasattr(self.own_score, "compute"):
+            fresh: Score = copy.deepcopy(self.own_score)
+            return fresh
+        return Gathered(self.own_score)
+
+    def guess(self) -> float | None:
+        """Return what guessing scores, where that can be said."""
+        return None
+
+    # ---- on disk
+
+    def described(self) -> dict[str, Any]:
+        """Return it in JSON values; functions are not among them."""
+        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("own_loss", "own_score")}
+        return {"name": self.name, "outputs": self.outputs, "per_position": self.per_position, **_plain(told)}
+
+    def with_own(self, loss: LossFunction | None, score: Any) -> Self:
+        """Return this with the user's loss or score in place of its own."""
+        if loss is not None and not callable(loss):
+            raise HatrackError(f"loss must be a function (output, y) → loss, got {loss!r}.")
+        known = callable(score) or (hasattr(score, "update") and hasattr(score, "compute"))
+        if score is not None and not known:
+            raise HatrackError(
+                f"score must be a function (outputs, y) → figure, or have update and compute, got {score!r}."
+            )
+        return replace(self, own_loss=loss or self.own_loss, own_score=self.own_score if score is None else score)
+
+
+def _plain(told: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in told.items()}
+
+
+def names_of(names: Sequence[str] | None, count: int | None, what: str) -> tuple[str, ...] | None:
+    """Return names as a tuple; refuse some that are not texts, or not as many as there should be."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise HatrackError(f"names must be a list of texts, one {what}, got {names!r}.")
+    if count is not None and len(names) != count:
+        raise HatrackError(f"{count} of {what} need as many names, got {len(names)}.")
+    return tuple(names)
+
+
+def weights_of(weights: Sequence[float] | None, count: int | None, what: str) -> tuple[float, ...] | None:
+    """Return weights as a tuple; refuse negative ones, or another number of them."""
+    if weights is None:
+        return None
+    found = tuple(float(w) for w in weights)
+    if (count is not None and len(found) != count) or not all(0 <= w < float("inf") for w in found) or not any(found):
+        many = "one" if count is None else count
+        raise HatrackError(f"weights must be {many} figures of 0 or more, one {what}, got {list(found)}.")
+    return found
