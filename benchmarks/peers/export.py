@@ -73,6 +73,6 @@ def first_weights(example: torch.Tensor, seed: int) -> dict[str, Any]:
     model.meet(example)
     weights = {f"net/{name}": p.detach().numpy() for name, p in model.parameters().items()}
     for t in range(TASKS):
-        model.add_task(CLASSES, generator(seed, "head", t))
+        model.add_task(Classification(CLASSES), generator(seed, "head", t))
         weights |= {f"head/{t}/{name}": p.detach().numpy() for name, p in model.heads[t].named_parameters()}
     return weights

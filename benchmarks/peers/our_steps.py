@@ -49,12 +49,12 @@ def ours(name: str) -> Callable[[], None]:
 
     x, y = torch.randn(SAMPLES, INPUTS), torch.arange(SAMPLES) % CLASSES
     device = torch.device("cpu")
-    feed = Feed([Part(0, Split(x, y), Inputs(), CLASSES)], device)
+    feed = Feed([Part(0, Split(x, y), Inputs(), Classification(CLASSES))], device)
     method, model = METHODS[name](), Model(backbone(), device)
     model.meet(x[:1])
     method.attach(model)
     for task in range(2):
-        model.add_task(CLASSES, torch.Generator().manual_seed(task), method.private())
+        model.add_task(Classification(CLASSES), torch.Generator().manual_seed(task), method.private())
         method.begin_task(task, feed, torch.Generator().manual_seed(task))
         method.begin_phase(0)
         stepper = Stepper(method, build(method, None))

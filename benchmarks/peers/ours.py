@@ -32,7 +32,7 @@ class LastEpoch(Method):
 
     validations = 0
 
-    def valid_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
         self.validations += 1
         return torch.tensor(-float(self.validations))
 

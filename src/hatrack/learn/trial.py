@@ -34,7 +34,8 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
         said = ", ".join(f"{name} inputs {kind}" for name, kind in kinds.items())
         raise HatrackError(f"task {task.name!r} has {said}; bring its parts to one shape and type.")
     if model.example is not None:
-        model.meet(tried["training"])
+        with fitting(task, tried["training"]):
+            model.meet(tried["training"])
     found: list[tuple[int, ...]] = []
     for x in tried.values():
         with fitting(task, x):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -167,9 +167,23 @@ class Method(Holder):
         """Return the method's own optimiser: the papers' plain SGD, in its fused form."""
         return torch.optim.SGD(parameters, lr=self.lr, fused=True)
 
+    def forward(self, x: Any) -> Tensor:
+        """Return the head's output for a batch that is trained on."""
+        return self.model.logits(x, self.task)
+
+    def penalty(self) -> Tensor | None:
+        """Return what training adds to the loss of the task, after `forward`; None where there is nothing."""
+        found = [penalty for part in self.parts if (penalty := part.penalty()) is not None]
+        return sum(found[1:], start=found[0]) if found else None
+
     def loss(self, batch: Batch) -> Tensor:
-        """Return the training loss of a batch."""
-        return self.penalised(self.task_loss(self.model.logits(batch.x, self.task), batch))
+        """Return the training loss of a batch: that of the task and the penalty.
+
+        A method that replaces it needs a loop that hands in whole batches: `Hats`, which is for any loop, refuses it.
+        """
+        loss = self.task_loss(self.forward(batch.x), batch)
+        penalty = self.penalty()
+        return loss if penalty is None else loss + penalty
 
     def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
         """Return the mean loss by which the schedule and the best epoch are chosen."""

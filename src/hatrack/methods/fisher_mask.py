@@ -24,7 +24,6 @@ from torch import Tensor
 from hatrack.data.feed import Batch, Feed
 from hatrack.masks.unitmap import layer_of
 from hatrack.measure.histogram import LogHistogram, log_histogram
-from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.fisher import fisher_diagonal
 from hatrack.methods.parts.gradient_mask import GradientMask
@@ -53,17 +52,22 @@ class FisherMask(GradientMask):
         super().attach(model)
         self._histograms: dict[str, LogHistogram] = {}
 
-    def loss(self, batch: Batch) -> Tensor:
-        loss = super().loss(batch)
-        if self.l1:
-            sizes = torch._foreach_norm([p for p in self.shared().values() if p.ndim > 1], 1)
-            loss = loss + self.l1 * torch.stack(list(sizes)).sum()
-        return loss
+    def penalty(self) -> Tensor | None:
+        penalty = super().penalty()
+        if not self.l1:
+            return penalty
+        sizes = torch._foreach_norm([p for p in self.shared().values() if p.ndim > 1], 1)
+        size = self.l1 * torch.stack(list(sizes)).sum()
+        return size if penalty is None else penalty + size
 
     def fisher(self, feed: Feed) -> dict[str, Tensor]:
         """F^t of the task's own loss, without the terms that the method adds to it."""
         self.model.net.eval()
-        return fisher_diagonal(lambda batch: Method.loss(self, batch), self.shared(), feed)
+
+        def loss(batch: Batch) -> Tensor:
+            return self.penalised(self.task_loss(self.forward(batch.x), batch))
+
+        return fisher_diagonal(loss, self.shared(), feed)
 
     def amounts(self) -> dict[str, Tensor]:
         return {name: mask.float() for name, mask in self.importance.items()}

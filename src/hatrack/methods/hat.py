@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from hatrack.data.feed import Batch, Feed
-from hatrack.masks.gates import flushed, gate
+from hatrack.data.feed import Feed
+from hatrack.masks.gates import flushed, gate, sparsity
 from hatrack.masks.lock import Lock
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
@@ -59,9 +59,10 @@ class HAT(HardAttention):
             return torch.zeros(self.model.units.size, device=self.model.device)
         return torch.stack([mask.float() for mask in self.masks]).amax(0)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def forward(self, x: Any) -> Tensor:
         gates = gate(self.embedding, self.scale())
-        return self.priced(self.task_loss(self.model.logits(batch.x, self.task, flushed(gates)), batch), gates)
+        self.price = sparsity(gates, self.prices)
+        return self.model.logits(x, self.task, flushed(gates))
 
     @property
     def hardens(self) -> bool:

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from hatrack.data.feed import Batch, Feed
+from hatrack.data.feed import Feed
 from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
@@ -85,8 +85,8 @@ class PackNet(Method):
         fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.masks.others.items()}
         self.lock = Lock(self.masks.shared, {**taken, **fixed})
 
-    def loss(self, batch: Batch) -> Tensor:
-        return self.task_loss(self._logits(batch.x, self.task, self._masks), batch)
+    def forward(self, x: Any) -> Tensor:
+        return self._logits(x, self.task, self._masks)
 
     @torch.no_grad()
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:

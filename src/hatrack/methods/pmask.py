@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hatrack.data.feed import Batch, Feed
+from hatrack.data.feed import Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
@@ -88,13 +88,9 @@ class PMask(HardAttention):
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
-    def loss(self, batch: Batch) -> Tensor:
-        price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
-        logits = self.model.logits(batch.x, self.task, weights=weights)
-        return self.penalised(self.task_loss(logits, batch) + self.c * price)
-
-    def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
-        return self.penalised(super().valid_loss(logits, y, task))
+    def forward(self, x: Any) -> Tensor:
+        self.price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
+        return self.model.logits(x, self.task, weights=weights)
 
     @property
     def hardens(self) -> bool:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import expm1, log, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from torch.nn.functional import softplus
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from hatrack.data.feed import Batch, Feed
+from hatrack.data.feed import Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
@@ -153,9 +153,13 @@ class UCL(Method):
         """w = μ + σ·ε for every Gaussian weight."""
         return {name: mu + softplus(self.rho[name]) * torch.randn_like(mu) for name, mu in self.gaussian.items()}
 
-    def loss(self, batch: Batch) -> Tensor:
-        logits = self.model.logits(batch.x, self.task, weights=self.sampled())
-        return self.task_loss(logits, batch) + self.regulariser() / len(batch.y)
+    def forward(self, x: Any) -> Tensor:
+        logits = self.model.logits(x, self.task, weights=self.sampled())
+        self._batch = len(logits)
+        return logits
+
+    def penalty(self) -> Tensor:
+        return self.regulariser() / self._batch
 
     def regulariser(self) -> Tensor:
         """Return the three sums, to be divided by the batch size."""

@@ -81,6 +81,7 @@ class Model:
             units = trace(self.net, self.example)
         # The check sees the weights as they are: what it found when the first task began holds for good.
         correct(units, [name for name in self.corrected if name not in units.corrected])
+        self.gating = Gating(self.net, units)  # at once: no step must wait for what making it looks up
         return units
 
     def corrections(self) -> list[str]:

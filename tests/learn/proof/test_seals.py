@@ -13,6 +13,7 @@ import hatrack
 from hatrack import HAT, Inputs, Learner, Task
 from hatrack.learn.proof.seals import fingerprint
 from hatrack.methods import METHODS
+from hatrack.targets import Classification
 
 PROMISING = sorted(name for name, method in METHODS.items() if method.guarantee)
 
@@ -124,7 +125,7 @@ def test_the_preparation_of_inputs_and_the_classes_are_sealed() -> None:
     for changed in (
         replace(learner.tasks[0], inputs=Inputs((0.1,), (0.9000001,))),
         replace(learner.tasks[0], inputs=Inputs((0.1,), (0.9,), permutation=(0, 1, 2, 3, 5, 4))),
-        replace(learner.tasks[0], classes=3),
+        replace(learner.tasks[0], target=Classification(3)),
     ):
         kept, learner.tasks[0] = learner.tasks[0], changed
         verdict = learner.verify()

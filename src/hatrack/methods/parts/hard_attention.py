@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from hatrack.data.feed import Feed
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
@@ -31,6 +32,7 @@ class HardAttention(Method):
     embedding: nn.Parameter = scratch()
     taken: Tensor = scratch()  # by earlier tasks
     prices: Tensor = scratch()
+    price: Tensor | None = scratch()  # R at the last step
     _scale: Tensor = scratch()
 
     def attend(self, size: int, taken: Tensor, generator: torch.Generator) -> None:
@@ -58,15 +60,20 @@ class HardAttention(Method):
         """Whether gates are made 0 or 1 when a task ends."""
         return True
 
-    def priced(self, loss: Tensor, gates: Tensor) -> Tensor:
-        """Return a loss plus the price of the gates."""
-        return loss + self.c * sparsity(gates, self.prices)
+    def penalty(self) -> Tensor:
+        assert self.price is not None
+        others = super().penalty()
+        return self.c * self.price if others is None else self.c * self.price + others
+
+    def finish(self, feed: Feed) -> None:
+        self.price = None  # it belongs to a step that is over
+        super().finish(feed)
 
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), "embedding": self.embedding}
 
     def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
-        return self.priced(super().valid_loss(logits, y, task), self.final_gates())
+        return super().valid_loss(logits, y, task) + self.c * sparsity(self.final_gates(), self.prices)
 
     def after_backward(self) -> None:
         super().after_backward()

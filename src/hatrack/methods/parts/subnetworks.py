@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hatrack.data.feed import Batch, Feed
+from hatrack.data.feed import Feed
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import scratch
@@ -67,10 +67,10 @@ class Subnetworks(Method):
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def forward(self, x: Any) -> Tensor:
         behind = {n: w if self.trains_weights else w.detach() for n, w in self.masks.masked.items()}
         weights = {name: behind[name] * straight_through(s, self.keep) for name, s in self.scores.items()}
-        return self.task_loss(self.model.logits(batch.x, self.task, weights=weights), batch)
+        return self.model.logits(x, self.task, weights=weights)
 
     def end_task(self, feed: Feed) -> None:
         self.masks.keep(torch.cat([mask.flatten() for mask in self._learning().values()]))
