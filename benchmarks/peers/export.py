@@ -16,6 +16,7 @@ from hatrack.data.task import Split, Task
 from hatrack.learn.seeds import generator, noise
 from hatrack.nets import build
 from hatrack.nets.model import Model
+from hatrack.targets import Classification
 
 PHASES = 2  # PackNet trains, prunes and trains again; every phase has its own order of batches
 

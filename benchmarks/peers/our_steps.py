@@ -46,6 +46,7 @@ def ours(name: str) -> Callable[[], None]:
     from hatrack.learn.step import Stepper, build
     from hatrack.methods import METHODS
     from hatrack.nets.model import Model
+    from hatrack.targets import Classification
 
     x, y = torch.randn(SAMPLES, INPUTS), torch.arange(SAMPLES) % CLASSES
     device = torch.device("cpu")
