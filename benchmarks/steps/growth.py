@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from hatrack.learn.learner import pick_device
+from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.nets import build

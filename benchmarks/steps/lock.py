@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Adam, Optimizer
 
 from hatrack.data.feed import Feed
-from hatrack.learn.learner import pick_device
+from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.masks.lock import Lock
 from hatrack.methods.sgd import SGD

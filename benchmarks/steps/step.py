@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hatrack.learn.learner import pick_device
+from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.hat import HAT
 from hatrack.methods.sgd import SGD

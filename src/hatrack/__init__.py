@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hatrack.data.task import Inputs, Task
     from hatrack.errors import CapacityWarning, DivergenceWarning, EngineWarning, HatrackError, HatrackWarning
     from hatrack.learn.fit import Epoch
+    from hatrack.learn.hats import Hats
     from hatrack.learn.history import TaskHistory
     from hatrack.learn.learner import Learner
     from hatrack.learn.proof.verification import Verification
@@ -38,6 +39,7 @@ __all__ = [
     "Explanation",
     "HatrackError",
     "HatrackWarning",
+    "Hats",
     "Inputs",
     "Learner",
     "Method",
@@ -60,6 +62,7 @@ _HOMES = {
     "HAT": "methods.hat",
     "HatrackError": "errors",
     "HatrackWarning": "errors",
+    "Hats": "learn.hats",
     "Inputs": "data.task",
     "Learner": "learn.learner",
     "Method": "methods.base",

@@ -249,7 +249,7 @@ def _joined(device: str | None) -> dict[str, str]:
     """Join the other processes where torchrun started several; return the device that falls to this one."""
     if not processes.several():
         return {}
-    from hatrack.learn.learner import pick_device
+    from hatrack.learn.core import pick_device
     from hatrack.learn.machine.parallel import join
 
     return {"device": join(pick_device(device or "auto").type == "cuda")}
@@ -346,7 +346,7 @@ def _hatrack(
 def _bench(context: typer.Context, device: Device = "auto") -> None:
     """Time the methods' steps beside a plain torch loop (CPU) or the published way (CUDA); COMMAND: one thing alone."""
     if context.invoked_subcommand is None:
-        from hatrack.learn.learner import pick_device
+        from hatrack.learn.core import pick_device
 
         where = pick_device(device)
         kind = "speed" if where.type == "cuda" else "cpu"

@@ -9,7 +9,7 @@ own); of all entries together where it is a picture or a signal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,13 @@ def alike(batches: Callable[[], Iterable[Any]]) -> Kind | Kinds:
         return of(batches())
     parts = {name: of(named(x)[name] for x in batches()) for name in named(first)}
     return Kinds(type_of(first), parts)
+
+
+def as_prepared(kind: Kind | Kinds) -> Kind | Kinds:
+    """Return what inputs are like that were looked at after their preparation."""
+    if isinstance(kind, Kinds):
+        return Kinds(kind.form, {name: replace(part, raw=False) for name, part in kind.parts.items()})
+    return replace(kind, raw=False)
 
 
 def of(parts: Iterable[Tensor], raw: bool = True) -> Kind:

@@ -22,7 +22,7 @@ from hatrack.learn.fit import Epoch
 from hatrack.nets.model import Model
 
 if TYPE_CHECKING:
-    from hatrack.learn.learner import Learner
+    from hatrack.learn.core import Core
 
 # What is not looked into: it has its own way back, or nothing in it changes.
 CLOSED = (
@@ -35,7 +35,7 @@ TRACED = ("units", "gating")  # of the model, from its first example
 class Before:
     """What it takes to bring a learner back to where it stood when this was made."""
 
-    def __init__(self, learner: Learner, state: dict[str, Tensor] | None = None) -> None:
+    def __init__(self, learner: Core, state: dict[str, Tensor] | None = None) -> None:
         """`state`: what finished tasks left in the method, where that stands in a file, and not in the method yet."""
         model = learner.model
         self.net = on_host({f"net/{name}": tensor for name, tensor in model.tensors().items()})
@@ -46,15 +46,13 @@ class Before:
         self._example = model.example
         self._traced = {name: model.__dict__[name] for name in TRACED if name in model.__dict__}
         self._structure = Structure(
-            learner.method, learner.tasks, learner.probes, learner.capacities, learner.locked_values,
-            learner._history, learner._tests,
-            model.heads, model.targets, model.private,
+            learner.method, *learner._growing(), model.heads, model.targets, model.private,
         )  # fmt: skip
         self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into
         self._fields = {name: learner.__dict__[name] for name in ("_fit", "_resume", "trained_with", "_before")}
 
     @torch.no_grad()
-    def restore(self, learner: Learner) -> None:
+    def restore(self, learner: Core) -> None:
         """Bring the learner back; where that is broken off, it can be done again."""
         model, method = learner.model, learner.method
         self._structure.restore()

@@ -12,12 +12,13 @@ from hatrack.learn.trial import first_line
 from hatrack.modes import undisturbed
 
 if TYPE_CHECKING:
-    from hatrack.learn.learner import Learner
+    from hatrack.learn.core import Core
 
+CACHES = {"_feeds", "stored"}  # which the copy fills itself
 BY_FOLDER = "save it (learner.save) and load it from the folder (hatrack.load)."
 
 
-def copied(learner: Learner, memo: dict[int, Any]) -> Learner:
+def copied(learner: Core, memo: dict[int, Any]) -> Core:
     """Return a learner that goes its own way from here; samples, which never change, are shared."""
     learner._refuse_if_broken()
     if len(learner.tasks) > learner.finished:
@@ -26,15 +27,17 @@ def copied(learner: Learner, memo: dict[int, Any]) -> Learner:
             f"is finished, or save it and load the copy from the folder."
         )
     made = object.__new__(type(learner))
-    memo[id(learner)], memo[id(learner._optimizer)] = made, learner._optimizer
+    memo[id(learner)] = made
+    factory = vars(learner).get("_optimizer")
+    memo[id(factory)] = factory
     with learner.model.turn, undisturbed():
         learner.model.refuse_altered()
-        held = {key: value for key, value in vars(learner).items() if key not in ("_feeds", "stored")}
+        held = {key: value for key, value in vars(learner).items() if key not in CACHES}
         try:
             made.__dict__ |= {key: deepcopy(value, memo) for key, value in held.items()}
         except (RuntimeError, TypeError) as error:
             raise HatrackError(f"this learner cannot be copied ({first_line(error)}); {BY_FOLDER}") from error
-    made._feeds, made.stored = {}, {}
+    made.__dict__ |= {key: {} for key in CACHES & vars(learner).keys()}
     pairs = zip(_parts(learner.model.net), _parts(made.model.net), strict=True)
     if any(memo.get(id(part)) is not copy for part, copy in pairs):  # what refers to the parts would miss them
         raise HatrackError(f"{type(learner.model.net).__name__} copies itself in a way of its own; {BY_FOLDER}")

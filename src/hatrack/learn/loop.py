@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,16 +21,13 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.before import Before
 from hatrack.learn.callbacks import tell
-from hatrack.learn.capacity import check_free, taken_weights
+from hatrack.learn.capacity import check_free
 from hatrack.learn.fit import Fit, Phase
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
-from hatrack.learn.proof.seals import fingerprint
-from hatrack.learn.proof.verification import witness
 from hatrack.learn.refusals import refuse_target
-from hatrack.learn.seeds import generator, noise
 from hatrack.learn.trial import drawable, fitting, try_out, with_ids
 from hatrack.targets import Classification, Target
 
@@ -60,7 +57,7 @@ def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Gen
                     history.epochs.append(epoch)
                     history.seconds = monotonic() - began
                     tell(callbacks, "on_epoch", epoch)
-            with turn, drawing(learner, 1, phase.number), learner.model.precision.products():
+            with turn, learner._drawing(1, phase.number), learner.model.precision.products():
                 fit.restore()
                 method.end_phase(phase.number, data.train, fit.schedule_state)
             del fit
@@ -82,17 +79,10 @@ class Data(NamedTuple):
 
 def gather(learner: Learner, task: Task) -> Data:
     """Return the samples, older ones where the method goes on learning them; refuse what cannot be learned now."""
-    learner._refuse_if_broken()
     require_joined()
+    learner._refuse_name(task.name)
     learner.model.refuse_altered()
     index, samples = learner.finished, learner._samples
-    if task.name in {t.name for t in learner.tasks[:index]}:
-        raise HatrackError(f"a task named {task.name!r} is learned already; give each task a name of its own.")
-    if len(learner.tasks) > index and learner.tasks[index].name != task.name:
-        raise HatrackError(
-            f"the learner was interrupted in task {learner.tasks[index].name!r}; go on with that one before "
-            f"{task.name!r}, or give it up with learner.abandon()."
-        )
     part, held_out = samples.parts(task, index)
     if learner.method.needs_old_data and samples.tasks < index:
         raise HatrackError(
@@ -133,20 +123,15 @@ def held(fit: Fit) -> Iterator[None]:
         raise
 
 
-def drawing(learner: Learner, *where: int) -> AbstractContextManager[None]:
-    """Make what a method draws between epochs a function of the seed and the place."""
-    return noise(learner.seed, "method", learner.finished, *where, device=learner.device)
-
-
 def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     """Try one batch of every part, add a head and the task's own tensors, and let the method prepare."""
     index, model, method = learner.finished, learner.model, learner.method
-    with drawing(learner, 0):
+    with learner._drawing(0):
         features, y = try_out(model, task, index, learner.batch_size)
     if len(learner.tasks) == index:
         if index:  # what a task that goes on has taken already is its own
             check_free(method, task.name)
-        refuse_target(method, task)
+        refuse_target(method, task.name, task.target)
         target = _placed(task, features, y)
         if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
@@ -157,13 +142,10 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
             model.tried(drawn)  # else it would come to light after training
         model.meet(drawn)
         with fitting(task, drawn):
-            model.add_task(target, generator(learner.seed, "head", index), method.private(), features)
-        learner.tasks.append(learned)
-        learner._history.append(TaskHistory.of(task))
+            learner._add_task(learned, features, TaskHistory.of(task))
     if not learner.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
         learner.tasks[index] = replace(learner.tasks[index], kind=_seen(learner, task))
-    with drawing(learner, 0):
-        method.begin_task(index, train, generator(learner.seed, "method", index))
+    learner._begin_method(train)
     history = learner._history[index]
     if learner._resume is None:  # also where it was stopped in this process: its phases begin anew
         history.epochs = []
@@ -178,7 +160,7 @@ def _placed(task: Task, features: tuple[int, ...], y: tuple[int, ...]) -> Target
 
 
 def _seen(learner: Learner, task: Task) -> Kind | Kinds:
-    with drawing(learner, 3):  # a Dataset may draw
+    with learner._drawing(3):  # a Dataset may draw
         return seen(task.train)
 
 
@@ -227,22 +209,9 @@ def begin_phase(learner: Learner, phase: Phase, train: Feed) -> Fit:
 
 
 def end_task(learner: Learner, task: Task, data: Data) -> None:
-    """Let the method consolidate, and note what the task relies on and what it answers: the proof begins here."""
-    index, method = learner.finished, learner.method
-    learner._ending = task.name
-    with drawing(learner, 2), learner.model.precision.products():
-        method.finish(data.train)
-    _agree(learner)
-    use = method.use(index)
-    if use is not None:
-        learner.locked_values.add(dict(learner.model.net.named_parameters()), use)
-    taken = taken_weights(method)
-    if taken is not None:
-        learner.capacities.append(taken)
-    own = None if task.probes is None else (fingerprint(task.probes), learner._prepared(task.probes, index))
-    learner.probes.append(witness(method, index, learner.tasks[index], learner._drawn(index), own))
-    learner._history[index].accuracy = [None] * (index + 1)
-    learner._fit = learner._ending = learner._before = None
+    """Let the task be a finished one, and keep of its samples what is asked for later."""
+    index = learner.finished
+    learner._finish_task(data.train, task.probes)
     learner._samples.keep(*data.own)
     learner._tests |= test_part(task, index)
 
@@ -254,7 +223,7 @@ def test_part(task: Task, index: int) -> dict[int, Part]:
 
 def test_all(learner: Learner, history: TaskHistory) -> None:
     """Test all tasks so far whose test parts are at hand; where it is stopped, the task is learned all the same."""
-    with drawing(learner, 4):  # a Dataset may draw
+    with learner._drawing(4):  # a Dataset may draw
         for index, part in learner._tests.items():
             try:
                 history.accuracy[index] = learner._accuracy(part)
@@ -262,15 +231,3 @@ def test_all(learner: Learner, history: TaskHistory) -> None:
                 learner._feeds.clear()
                 torch.cuda.empty_cache()
                 history.accuracy[index] = learner._accuracy(part)
-
-
-def _agree(learner: Learner) -> None:
-    """Let all processes hold what the first one found of the task."""
-    group, model, method = process_group(), learner.model, learner.method
-    if group is None:
-        return
-    own = [tensor for tensors in model.private for tensor in tensors.values()]
-    heads = [p for head in model.heads for p in head.parameters()]
-    state = method.state()
-    group.broadcast([*model.tensors().values(), *heads, *own, *state.values()], learner.device)
-    method.load_state(state, learner.finished + 1, learner.device)

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.parallel import process_group
 from hatrack.methods.base import Method
 from hatrack.targets import Target
 
 
-def refuse_unfit(net: object, method: object, optimizer: object) -> None:
+def refuse_unfit(net: object, method: object, optimizer: object = None) -> None:
     """Refuse what no learner can be made of."""
     if not isinstance(net, nn.Module):
         raise HatrackError(
@@ -41,17 +40,33 @@ def refuse_unfit(net: object, method: object, optimizer: object) -> None:
         )
 
 
-def refuse_target(method: Method, task: Task) -> None:
+def refuse_own_loop(method: Method) -> None:
+    """Refuse, for a loop of the user's, a method that needs whole batches, old data, or phases."""
+    if not isinstance(method, Method):
+        return  # which is refused for what it is
+    kind = type(method)
+    why = (
+        "it learns in phases" if kind.begin_phase is not Method.begin_phase or kind.end_phase is not Method.end_phase
+        else "it goes on learning the data of old tasks" if method.needs_old_data
+        else "it trains nothing" if not method.trains
+        else "its loss needs the whole batch" if kind.loss is not Method.loss
+        else None
+    )  # fmt: skip
+    if why is not None:
+        raise HatrackError(f"{method.name} needs a loop of its own ({why}); teach with hatrack.Learner(net, method).")
+
+
+def refuse_target(method: Method, task: str, target: Target) -> None:
     """Refuse what the method cannot predict."""
-    target, name = task.target, method.name
+    name = method.name
     if method.targets is not None and target.name not in method.targets:
         raise HatrackError(
-            f"{name} cannot learn task {task.name!r}, whose target is {target.name}: it does "
+            f"{name} cannot learn task {task!r}, whose target is {target.name}: it does "
             f"{', '.join(method.targets)}; choose another method."
         )
     if method.distils and type(target).distance is Target.distance:
         raise HatrackError(
-            f"{name} cannot learn task {task.name!r}: it compares old answers with new ones, and target "
+            f"{name} cannot learn task {task!r}: it compares old answers with new ones, and target "
             f"{target.name!r} does not say how (Target.distance)."
         )
 

@@ -51,6 +51,7 @@ from hatrack.targets import Classification
 from hatrack.targets.stored import restored
 
 if TYPE_CHECKING:
+    from hatrack.learn.core import Core
     from hatrack.learn.learner import Learner
 
 PAGE, HISTORY = "learner.json", "history.json"
@@ -61,14 +62,15 @@ OURS = re.compile(
     )
 )
 SCHEMA = 1
+OWN = {"function": True}  # of features: a function, which is handed in again
 
 
-def save(learner: Learner, folder: Path) -> None:
+def save(learner: Core, folder: Path) -> None:
     """Write `learner` to `folder`."""
     snapshot(learner, folder)()
 
 
-def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = None) -> Callable[[], None]:
+def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) -> Callable[[], None]:
     """Copy what there is to save, and return a function that writes it; meanwhile the learner may go on.
 
     It must have been called before the next snapshot is taken. `run`: what the page is to say of the run's files.
@@ -94,6 +96,7 @@ def snapshot(learner: Learner, folder: Path, run: Mapping[str, Any] | None = Non
         "settings": {name: getattr(learner.method, name) for name in hyperparameters(type(learner.method))},
         "epochs": learner.epochs,
         "batch_size": learner.batch_size,
+        "features": pick if isinstance(pick := learner.model.picked.pick, str | int) else None if pick is None else OWN,
         "precision": learner.model.precision.name,
         "answers": learner.model.answers.name,
         "seed": learner.seed,
@@ -157,7 +160,7 @@ class _Draft(NamedTuple):
     entry: dict[str, Any] | None
 
 
-def _draft(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) -> _Draft:
+def _draft(learner: Core, folder: Path, kind: str, key: Any, collect: Any) -> _Draft:
     """Copy the tensors of a file, each once; `key` tells when its content cannot have changed."""
     known = learner.stored.get((folder, kind))
     if key is not None and known is not None and known[0] == key and (folder / known[1]["name"]).exists():
@@ -176,7 +179,7 @@ def _draft(learner: Learner, folder: Path, kind: str, key: Any, collect: Any) ->
     return _Draft(kind, key, copies, list(collected), same, None)
 
 
-def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
+def _store(learner: Core, folder: Path, draft: _Draft) -> dict[str, Any]:
     """Write one tensor file unless it is there already; return what the page says of it."""
     if draft.entry is not None:
         return draft.entry
@@ -194,18 +197,18 @@ def _store(learner: Learner, folder: Path, draft: _Draft) -> dict[str, Any]:
     return entry
 
 
-def _in_training(learner: Learner) -> Resume | None:
+def _in_training(learner: Core) -> Resume | None:
     """Return where training stands, or stood when a learner was loaded that has not gone on since; None between."""
     fit = learner._fit
     return learner._resume if fit is None else Resume(fit.numbers(), fit.tensors(), fit.best)
 
 
-def _before(learner: Learner) -> Before | None:
+def _before(learner: Core) -> Before | None:
     """Return what there was before the task in progress, None between tasks."""
     return learner._before if len(learner.tasks) > learner.finished else None
 
 
-def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
+def _finished_tensors(learner: Core) -> dict[str, Tensor]:
     before = _before(learner)
     heads = [dict(h.named_parameters()) for h in learner.model.heads] if before is None else before.heads
     state = learner.method.state() if before is None else before.state
@@ -221,14 +224,14 @@ def _finished_tensors(learner: Learner) -> dict[str, Tensor]:
     return tensors
 
 
-def _of_task(learner: Learner, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return what a task has for itself, finished or in progress."""
     tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
     return tensors | {f"kind/{t}/{name}": x for name, x in kinds.ranges(learner.tasks[t].kind).items()}
 
 
-def _live_tensors(learner: Learner) -> dict[str, Tensor]:
+def _live_tensors(learner: Core) -> dict[str, Tensor]:
     tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
     for t in range(learner.finished, len(learner.tasks)):
         tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
@@ -276,14 +279,16 @@ def load(
     optimizer: Any = None,
     device: str | torch.device = "auto",
     engine: str = "auto",
+    *,
+    features: Any = None,
 ) -> Learner:
     """Return the learner saved in `folder`, over a network of the same architecture.
 
     The method is rebuilt from its stored settings unless given; one that came from a file or a module is named again,
     as method="PATH/file.py:Name", or given as an object. An optimiser other than the method's own cannot be stored as
-    code: give the same callable again.
+    code: give the same callable again, and the same function where `features` was one.
     """
-    return _load(Path(folder), net, method, optimizer, device, engine)
+    return _load(Path(folder), net, method, optimizer, device, engine, features=features)
 
 
 def verify(
@@ -309,6 +314,7 @@ def _load(
     device: str | torch.device,
     engine: str,
     tampered: list[str] | None = None,
+    features: Any = None,
 ) -> Learner:
     """Return the learner; files that were changed are named in `tampered`, and refused where there is none."""
     page, intact = _read_page(folder)
@@ -316,7 +322,7 @@ def _load(
         _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", tampered)
     with _describing(folder):
         files = {kind: _read_tensors(folder, entry, tampered) for kind, entry in page["files"].items()}
-        learner = _built(folder, page, files, net, method, optimizer, device, engine)
+        learner = _built(folder, page, files, net, method, optimizer, device, engine, features)
         fit, names = page["fit"] or {"before": 0, "epoch": 0}, [task.name for task in learner.tasks]
         stored = _read_history(folder, tampered)
         learner._history = matched(stored, names, learner.finished, fit["before"] + fit["epoch"])
@@ -332,6 +338,7 @@ def _built(
     optimizer: Any,
     device: str | torch.device,
     engine: str,
+    features: Any,
 ) -> Learner:
     from hatrack.learn.learner import Learner
 
@@ -339,7 +346,8 @@ def _built(
     if method is None or isinstance(method, str | Method):  # what else is given is refused below
         method = _method(folder, page, method)
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
-    learner = Learner(net, method, optimizer, device=device, engine=engine, **sizes)
+    features = _picked(folder, page.get("features"), features)
+    learner = Learner(net, method, optimizer, device=device, engine=engine, features=features, **sizes)
     model = learner.model
     model.answers = Precision(page.get("answers", page["precision"]), model.device)  # version 0.1 had one for both
     finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]
@@ -416,7 +424,17 @@ def _method(folder: Path, page: dict[str, Any], given: Method | str | None) -> M
     return kind(**page["settings"])
 
 
-def _example(learner: Learner, done: dict[str, Tensor]) -> Any:
+def _picked(folder: Path, saved: Any, given: Any) -> Any:
+    """Return what of the network's output are features: as given, else as saved."""
+    if saved == OWN and not callable(given):
+        raise HatrackError(
+            f"{folder} holds a learner whose features come from a function, which is not stored; give the same one "
+            f"again: hatrack.load(…, features=f)."
+        )
+    return saved if given is None else given
+
+
+def _example(learner: Core, done: dict[str, Tensor]) -> Any:
     """Return what the unit map is traced with: version 0.1 kept a sample."""
     device = learner.model.device
     if "example" in done:

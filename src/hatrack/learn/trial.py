@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -14,6 +14,14 @@ from hatrack.data.task import Split, Task
 from hatrack.errors import HatrackError
 from hatrack.nets.model import Model
 from hatrack.tree import leaves, mapped, sample
+
+
+class Named(Protocol):
+    """A task, of which a message says the name."""
+
+    @property
+    def name(self) -> str: ...
+
 
 LARGEST = 64  # samples of a part, at most
 
@@ -78,14 +86,14 @@ def with_ids(model: Model, task: Task) -> Task:
 
 
 @contextmanager
-def fitting(task: Task, x: Any) -> Iterator[None]:
+def fitting(task: Named, x: Any) -> Iterator[None]:
     """Say in one line that the network cannot take inputs like `x`."""
     with _said(lambda why: f"the network cannot take the inputs of task {task.name!r} ({sample(x)}): {why}"):
         yield
 
 
 @contextmanager
-def drawable(task: Task) -> Iterator[None]:
+def drawable(task: Named) -> Iterator[None]:
     """Say in one line that the network takes the samples, but not drawn ones, by which answers are proven."""
     with _said(
         lambda why: (

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from hatrack.data.fewer import OPTION
 from hatrack.errors import HatrackError, unknown
-from hatrack.learn.learner import pick_device
+from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
 from hatrack.methods.base import Method
 from hatrack.nets.precision import resolve_precision

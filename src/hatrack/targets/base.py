@@ -89,6 +89,10 @@ class Target:
         """Return this with what it takes from the training targets (a number of classes, a mean); None: not at hand."""
         return self
 
+    def without_data(self, where: str) -> Self:
+        """Return this for a loop of the user's, which shows no targets."""
+        return self.fitted(None, where)
+
     def read(self, y: Tensor, where: str) -> Tensor:
         """Return targets of the shape and type that the loss takes; refuse others."""
         if y.is_floating_point() and not bool(y.isfinite().all()):

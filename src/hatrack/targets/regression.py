@@ -65,6 +65,11 @@ class Regression(Target):
             std=tuple(s if s > 0 else 1.0 for s in std.tolist()),
         )
 
+    def without_data(self, where: str) -> Self:
+        """In the unit of the targets themselves, where no mean and deviation are given."""
+        values = self.values or 1
+        return self if self.mean is not None else replace(self, mean=(0.0,) * values, std=(1.0,) * values)
+
     def read(self, y: Tensor, where: str) -> Tensor:
         if y.ndim not in (1, 2) or y.is_complex():
             raise HatrackError(

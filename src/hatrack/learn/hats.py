@@ -1,0 +1,379 @@
+"""Hats: the core for a loop of the user's.
+
+    hats = hatrack.Hats(net, hatrack.HAT())
+    hats.begin("a", Classification(10), steps=len(loader))
+    optimizer = hats.guard(torch.optim.AdamW(hats.trainable()))
+    for epoch in range(10):
+        for x, y in loader:
+            loss = cross_entropy(hats(x), y) + hats.penalty()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    hats.end()
+    answers = hats.wear("a")(x)
+
+What keeps old tasks as they are happens in the guarded optimiser's step: gradients are edited before it, whoever has
+clipped, scaled or added them up; locked entries get their bits back after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hatrack.data import kind as kinds
+from hatrack.data.feed import Feed, Part
+from hatrack.data.task import Inputs, Task
+from hatrack.errors import HatrackError
+from hatrack.learn.before import Before
+from hatrack.learn.core import Core
+from hatrack.learn.first_input import first_input
+from hatrack.learn.history import TaskHistory
+from hatrack.learn.learned import Learned
+from hatrack.learn.proof.verification import Verification
+from hatrack.learn.refusals import refuse_own_loop, refuse_target, refuse_unfit_optimizer, whole
+from hatrack.learn.state import load
+from hatrack.learn.trial import drawable, fitting
+from hatrack.masks.trace import trace
+from hatrack.methods.base import Method
+from hatrack.methods.hat import HAT
+from hatrack.modes import undisturbed
+from hatrack.targets import Target
+from hatrack.tree import at, count, mapped
+
+
+class Hats(nn.Module):
+    """A network under a method, as a module: `hats(x)` is the answer of the task in progress, or of the one worn.
+
+    net, method, features, seed: as `hatrack.Learner` takes them. Move the network to its device before.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        method: Method | None = None,
+        *,
+        features: str | int | Callable[..., Tensor] | None = None,
+        seed: int = 0,
+    ) -> None:
+        method = method if method is not None else HAT()
+        refuse_own_loop(method)
+        first = next(net.parameters(), None) if isinstance(net, nn.Module) else None
+        core = Core(net, method, features=features, seed=seed, device="cpu" if first is None else first.device)
+        self._stand_on(core)
+
+    def _stand_on(self, core: Core) -> None:
+        super().__init__()
+        self._core = core
+        self.net = core.model.net
+        self.heads = nn.ModuleList(core.model.heads)
+        self._worn: int | None = None
+        self._feed: Any = None  # the training samples of the task in progress, where they were handed in
+        self._seen: list[Any] = []  # first inputs of the task in progress
+        self._own: list[str] = []  # parameters that are registered here while it is learned
+        self._steps = self._done = 0  # of an epoch; of guarded optimisers in this task
+        self._guessed = False  # whether the unit map was traced with an input that nobody has given
+
+    @classmethod
+    def load(cls, folder: str | Path, net: nn.Module, **options: Any) -> Hats:
+        """Return what `save` wrote, or a learner did, over a network of the same architecture; see `hatrack.load`."""
+        core = load(folder, net, **options)
+        if len(core.tasks) > core.finished:
+            raise HatrackError(
+                f"{folder} holds a learner in the middle of task {core.tasks[-1].name!r}; go on with it by "
+                f"hatrack.load, or load one that was saved between tasks."
+            )
+        refuse_own_loop(core.method)
+        hats = cls.__new__(cls)
+        hats._stand_on(core)
+        return hats
+
+    # ---- a task
+
+    def begin(self, name: str, target: Target, *, steps: int, example: Any = None, data: Any = None) -> Self:
+        """Begin a task, which `end` finishes.
+
+        target   what it predicts: hatrack.targets.Classification(10), …
+        steps    of the optimiser in an epoch, len(loader) without accumulation: gates are annealed within each
+        example  a batch of inputs; where the first task has none, one is made that fits the network's first layer
+        data     the training samples (inputs, targets), or a Dataset, for methods that look at them once more when a
+                 task begins or ends (Fisher matrices, importances, memories)
+        """
+        core, model = self._core, self._core.model
+        if not isinstance(name, str) or not name:
+            raise HatrackError(f"a task's name must be a text that is not empty, got {name!r}.")
+        if not isinstance(target, Target):
+            raise HatrackError(f"task {name!r}: target must be one of hatrack.targets, got {target!r}.")
+        steps = whole("steps", steps, least=1)
+        if len(core.tasks) > core.finished:
+            raise HatrackError(f"task {core.tasks[-1].name!r} is in progress; end() it, or give it up with abandon().")
+        core._refuse_name(name)
+        model.refuse_altered()
+        task = None if data is None else Task(name, data, target=target)
+        target = target.without_data(f"task {name!r}") if task is None else task.target
+        refuse_target(core.method, name, target)
+        feed = _Absent(core.method) if task is None else Feed([_part(core, task)], core.device, training=True)
+        before = Before(core)
+        core._before = before
+        try:
+            with undisturbed(), model.turn:
+                self._begin(name, target, self._example(name, example, task), feed, steps)
+        except BaseException:
+            core._go_back(before, name)
+            self._forget()
+            raise
+        self._feed, self._steps, self._done, self._worn = feed, steps, 0, None
+        self.train(self.training)
+        return self
+
+    def _example(self, name: str, given: Any, task: Task | None) -> Any:
+        model = self._core.model
+        if given is None and task is None and model.example is not None:
+            return model.example
+        self._guessed = given is None and task is None
+        if self._guessed:
+            return first_input(model, name)
+        x = given if task is None else task.train.first(2)
+        return Inputs().on(model.device)(mapped(lambda part: torch.as_tensor(part).to(model.device), x))
+
+    def _begin(self, name: str, target: Target, x: Any, feed: Feed, steps: int) -> None:
+        core, model = self._core, self._core.model
+        told = Learned(name, target, Inputs(), kinds.as_prepared(kinds.alike(lambda: [x])))
+        with fitting(told, x):
+            if model.example is not None:
+                model.meet(x)
+            features = model.try_out(x)
+        if target.per_position and target.units_axis is None:
+            raise HatrackError(f"task {name!r}: say where features of shape {features} have their units: axis=1 or -1.")
+        with fitting(told, x):
+            model.meet(x)
+            core._add_task(told, features, TaskHistory(name))
+        core._begin_method(feed)
+        core.method.begin_phase(0)
+        core.method.refuse_undeclared()
+        core.method.clock.start(steps)
+        self.heads.append(model.heads[-1])
+        known = {id(p) for p in self.parameters()}
+        for key, tensor in core.method.trainable().items():
+            if id(tensor) not in known:
+                self._own.append(key.replace(".", "_").replace("/", "_"))
+                self._parameters[self._own[-1]] = tensor  # type: ignore[assignment] # a task's norms are plain tensors
+
+    def trainable(self) -> list[Tensor]:
+        """Return what the optimiser of the task in progress has to hold."""
+        self._refuse_idle()
+        return list(self._core.method.trainable().values())
+
+    def guard(self, optimizer: Optimizer) -> Optimizer:
+        """Let an optimiser's steps keep old tasks as they are, and return it; it may be wrapped by others after.
+
+        Gradients are edited before each step, after its closure where it takes one; after it, gates are clamped and
+        locked entries get their bits back. When the task has ended the optimiser makes no further step.
+        """
+        self._refuse_idle()
+        method, task = self._core.method, self._core.finished
+        refuse_unfit_optimizer(optimizer, method.trainable())
+        name = self._core.tasks[task].name
+
+        def edit() -> None:
+            if any(tensor.grad is not None for tensor in method.trainable().values()):
+                method.after_backward()
+
+        def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._core.finished != task or len(self._core.tasks) == task:
+                raise HatrackError(
+                    f"this optimiser was guarded for task {name!r}, which is over; guard a new one for the next task."
+                )
+            _, *places = args  # the optimiser, and what its step was given
+            closure = places[0] if places else kwargs.get("closure")
+            if closure is None:
+                edit()
+                return None
+
+            def edited() -> Any:
+                loss = closure()
+                edit()
+                return loss
+
+            return ((args[0], edited, *places[1:]), kwargs) if places else (args, {**kwargs, "closure": edited})
+
+        def after(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            method.after_step()
+            self._done += 1
+            if self._done % self._steps:
+                method.clock.advance()
+            else:
+                method.clock.start(self._steps)
+                if self.training:
+                    method.begin_epoch()
+
+        if method.lock is not None:
+            method.lock.trust(None)
+        optimizer.register_step_pre_hook(before)
+        optimizer.register_step_post_hook(after)
+        return optimizer
+
+    def penalty(self) -> Tensor:
+        """Return what the method adds to the loss of the batch that was answered last; 0 in evaluation."""
+        self._refuse_idle()
+        found = self._core.method.penalty() if self.training else None
+        return torch.zeros((), device=self._core.device) if found is None else found
+
+    def end(self) -> Self:
+        """Finish the task in progress: gates are made 0 or 1, what it uses is locked, and its answers are noted."""
+        self._refuse_idle()
+        core, model = self._core, self._core.model
+        learned = core.tasks[core.finished]
+        self._hold()
+        if not self._done:
+            raise HatrackError(
+                f"task {learned.name!r} has seen no step of a guarded optimiser; train with hats.guard(optimizer), or "
+                f"give the task up with abandon()."
+            )
+        lost = next((name for name, tensor in model.tensors().items() if not bool(tensor.isfinite().all())), None)
+        if lost is not None:  # 0 · NaN is NaN: not even a closed gate keeps it from old answers
+            raise HatrackError(
+                f"task {learned.name!r} has left numbers in {lost} that are not finite; give it up with abandon(), and "
+                f"train with smaller steps."
+            )
+        kind = kinds.as_prepared(kinds.alike(lambda: self._seen))
+        core.tasks[core.finished] = learned = replace(learned, kind=kind)
+        with undisturbed(), model.turn:
+            model.net.eval()
+            drawn = core._drawn(core.finished)
+            with drawable(learned):
+                model.tried(drawn)
+            core._finish_task(self._feed)
+            model.example = at(drawn, slice(1))  # no sample is kept
+        self.train(self.training)
+        self._forget()
+        return self
+
+    def abandon(self) -> Self:
+        """Give up the task in progress: all is as it was before `begin`."""
+        self._core.abandon()
+        self._forget()
+        return self
+
+    def _forget(self) -> None:
+        """Let go of what belonged to the task that was in progress."""
+        for name in self._own:
+            self._parameters.pop(name, None)
+        self.heads = nn.ModuleList(self._core.model.heads)
+        self._own, self._seen, self._feed, self._worn, self._guessed = [], [], None, None, False
+
+    def _refuse_idle(self) -> None:
+        if len(self._core.tasks) == self._core.finished:
+            raise HatrackError("no task is in progress; hats.begin(name, target, steps=…) begins one.")
+
+    # ---- answers
+
+    def wear(self, task: int | str | None) -> Self:
+        """Answer as a finished task from now on, prepared and unrounded as `Learner.predict`; None: no longer."""
+        self._hold()
+        self._worn = None if task is None else self._core.index(task)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training or evaluation, as the method trains the network."""
+        super().train(mode)
+        if mode and len(self._core.tasks) > self._core.finished:
+            self._core.method.begin_epoch()
+        return self
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the answers to a batch, given as the network takes it: hats(x), hats(a, b) or hats(name=a)."""
+        x = kwargs or (args if len(args) > 1 else args[0])
+        core = self._core
+        if self._worn is not None:
+            return core.predict(x, self._worn)
+        self._refuse_idle()
+        task, method = core.finished, core.method
+        x = core.tasks[task].inputs.on(core.device)(x)
+        if self._guessed:
+            self._confirm(x)
+        with core.model.turn:
+            if self.training:
+                self._note(x)
+            output = method.forward(x) if self.training else method.predict(x, task)
+        return core.tasks[task].target.answer(output)
+
+    def _note(self, x: Any) -> None:
+        seen = sum(map(count, self._seen))
+        if seen < kinds.SOME:
+            self._seen.append(mapped(lambda part: part[: kinds.SOME - seen].detach().clone(), x))
+
+    def _confirm(self, x: Any) -> None:
+        """Trace the network with a real input: its units must be those that were found with a guessed one."""
+        model = self._core.model
+        example = mapped(lambda part: part[:1].detach().clone(), x)
+        with undisturbed(), model.picked.as_output():
+            found = trace(model.net, example)
+        probe = torch.rand(found.size, generator=torch.Generator().manual_seed(0))
+        same = found.size == model.units.size and torch.equal(found.flat_features, model.units.flat_features)
+        if same:
+            now, then = found.used(probe), model.units.used(probe)
+            same = now.keys() == then.keys() and all(torch.equal(now[name], then[name]) for name in now)
+        if not same:
+            raise HatrackError(
+                "the network has other units for these inputs than were found with a made one; give the first task a "
+                "batch of its inputs: hats.begin(…, example=x)."
+            )
+        model.example, self._guessed = example, False
+
+    # ---- what is known
+
+    @property
+    def finished(self) -> int:
+        """The number of tasks that are learned."""
+        return self._core.finished
+
+    def _hold(self) -> None:
+        if self._core.method.lock is not None:
+            self._core.method.lock.restore()
+
+    def verify(self, **options: Any) -> Verification:
+        """Compare all finished tasks bit by bit with what they were; see `Learner.verify`."""
+        self._hold()
+        return self._core.verify(**options)
+
+    def save(self, folder: str | Path) -> None:
+        """Write all finished tasks, to be loaded by `Hats.load` or `hatrack.load`; see `Learner.save`."""
+        if len(self._core.tasks) > self._core.finished:
+            raise HatrackError(
+                f"task {self._core.tasks[-1].name!r} is in progress; end() it before hats.save, and keep what your "
+                f"loop needs to go on by state_dict()."
+            )
+        self._core.save(folder)
+
+    def masks(self) -> dict[str, Tensor] | None:
+        """Return every finished task's gates; see `Learner.masks`."""
+        return self._core.masks()
+
+
+def _part(core: Core, task: Task) -> Part:
+    return Part(core.finished, task.train, task.inputs, task.target)
+
+
+class _Absent(Feed):
+    """Training samples that nobody has handed in."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method.name
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattribute__(name)
+        raise HatrackError(
+            f"{self._method} looks at the training samples when a task begins or ends; hand them in: "
+            f"hats.begin(…, data=(x, y)), or a Dataset."
+        )
+
+    def __len__(self) -> int:
+        return int(self.length)
