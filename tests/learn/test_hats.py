@@ -144,7 +144,7 @@ def test_a_task_that_diverged_cannot_end() -> None:
     for x, y in batches(2):
         (cross_entropy(hats(x), y) * torch.nan).backward()
         optimizer.step()
-    with pytest.raises(HatrackError, match="'b' has left numbers in .* not finite; give it up with abandon"):
+    with pytest.raises(HatrackError, match=r"'b' has left numbers in .* not finite; give it up with abandon"):
         hats.end()
     assert hats.abandon().verify().ok
 

@@ -36,6 +36,7 @@ from hatrack.learn.core import Core
 from hatrack.learn.first_input import first_input
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
+from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.proof.verification import Verification
 from hatrack.learn.refusals import refuse_own_loop, refuse_target, refuse_unfit_optimizer, whole
 from hatrack.learn.state import load
@@ -230,6 +231,7 @@ class Hats(nn.Module):
         self._refuse_idle()
         core, model = self._core, self._core.model
         learned = core.tasks[core.finished]
+        model.refuse_altered()
         self._hold()
         if not self._done:
             raise HatrackError(
@@ -243,6 +245,9 @@ class Hats(nn.Module):
                 f"train with smaller steps."
             )
         kind = kinds.as_prepared(kinds.alike(lambda: self._seen))
+        group = process_group()
+        if group is not None:  # each has seen other batches
+            group.broadcast(list(kinds.ranges(kind).values()), core.device)
         core.tasks[core.finished] = learned = replace(learned, kind=kind)
         with undisturbed(), model.turn:
             model.net.eval()

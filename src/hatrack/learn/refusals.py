@@ -82,6 +82,11 @@ def _refuse_network(net: nn.Module) -> None:
         if tensor.is_inference():  # it can be changed only in that mode, and nothing can be learned there
             raise HatrackError(f"{name} was made in inference mode, where nothing can learn; make the network outside.")
     for name, p in net.named_parameters():
+        if hasattr(p, "device_mesh"):  # a DTensor: fully_shard, tensor parallel
+            raise HatrackError(
+                f"{name} is sharded over processes (fully_shard), and each holds a part of it; gates, locks and proofs "
+                f"are of whole parameters: hand the network in unsharded, and use DistributedDataParallel."
+            )
         # Methods compare and rank parameters, and optimisers fuse their steps; complex numbers allow none of it.
         if p.requires_grad and p.dtype.is_complex:
             raise HatrackError(

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.cpu.mode import fast
-from hatrack.learn.machine.parallel import ProcessGroup, process_group
+from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.refusals import refuse_unfit_optimizer
 from hatrack.masks.lock import Lock, hooked, watched
 from hatrack.methods.base import Method
@@ -59,6 +59,7 @@ class Stepper:
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
         self.group = process_group()
+        self._loss = method.loss if self.group is None else self.group.spread(method.loss, method.trainable())
         self._evaluates = evaluates(optimizer)
         self._mode = fast(method.model.device)
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -94,28 +95,17 @@ class Stepper:
 
     def evaluate(self, batch: Batch, clip: Clip = clip, mode: AbstractContextManager[object] = NO_MODE) -> Tensor:
         """Leave edited and clipped gradients behind, and return the loss."""
-        weight = 1.0
-        if self.group is not None:
-            batch, weight = self.group.shard(batch)
         for parameter in self.parameters:
             parameter.grad = None
         with self.method.model.precision.products(), without_gradients(self.method.lock):
             with mode:
-                loss = self.method.loss(batch)
-            if self.group is None:
-                loss.backward()
-            else:
-                loss = self._sum(loss, weight, self.group)
+                loss = self._loss(batch)
+            loss.backward()
             self.method.after_backward()
         clip([p.grad for p in self.parameters if p.grad is not None], self.method.clip)
-        return loss.detach()
-
-    def _sum(self, loss: Tensor, weight: float, group: ProcessGroup) -> Tensor:
-        """Backward on this process's share; leave the gradients of the whole batch behind and return its loss."""
-        loss = loss * weight
-        loss.backward()
-        whole = loss.detach().clone()
-        group.all_reduce([whole, *(p.grad for p in self.parameters if p.grad is not None)])
+        whole = loss.detach()
+        if self.group is not None:
+            self.group.average([whole := whole.clone()])
         return whole
 
     def end_epoch(self) -> None:

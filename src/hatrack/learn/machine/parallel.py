@@ -6,8 +6,8 @@
     agreement what each process computes of all samples by itself, the validation loss and what a task leaves behind
               (importances, masks), may differ in the last bits between devices: the first one's counts
 
-The gradients are summed in one piece after the backward pass. torch's DistributedDataParallel is not used: it wants to
-own the forward pass, which here belongs to the method (gates, swapped weights, several heads).
+Gradients are summed by torch's DistributedDataParallel, while the backward pass goes on. What it wraps is not the
+network but the loss of a batch, for the forward pass belongs to the method (gates, swapped weights, several heads).
 
 Random numbers are the same in all processes, because a method may draw weights or samples of its memory; dropout then
 closes the same units for the first samples of every share. Batch norm normalises by the share that it sees, as is
@@ -17,16 +17,32 @@ usual; running statistics are averaged when an epoch ends.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from hatrack.data.feed import Batch
 from hatrack.errors import HatrackError
 from hatrack.processes import local_rank, several
 from hatrack.tree import at
+
+
+class Loss(nn.Module):
+    """The loss of a share of a batch, as a module that holds all that is trained."""
+
+    def __init__(self, loss: Callable[[Batch], Tensor], trained: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._loss = loss
+        # A task's norms are plain tensors, which register_parameter would not take.
+        held: dict[str, Any] = {str(place): tensor for place, tensor in enumerate(trained.values())}
+        self._parameters.update(held)
+
+    def forward(self, batch: Batch, weight: float) -> Tensor:
+        """Return the loss times the share's weight."""
+        return self._loss(batch) * weight
 
 
 class ProcessGroup(NamedTuple):
@@ -47,6 +63,20 @@ class ProcessGroup(NamedTuple):
             batch.packing,
         )
         return share, len(share.y) / count if self.rank < count else 0.0
+
+    def spread(self, loss: Callable[[Batch], Tensor], trained: Mapping[str, Tensor]) -> Callable[[Batch], Tensor]:
+        """Return what gives the loss of a batch's share, with gradients, in backward, that are those of the batch.
+
+        torch takes the mean over the processes, so that Σ_r (n_r/n)·g_r needs a factor of their number.
+        """
+        shared = DistributedDataParallel(Loss(loss, trained), broadcast_buffers=False, find_unused_parameters=True)
+
+        def of_share(batch: Batch) -> Tensor:
+            share, weight = self.shard(batch)
+            found: Tensor = shared(share, weight * self.world_size)
+            return found
+
+        return of_share
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Add up tensors over all processes, in place."""
