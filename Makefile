@@ -2,10 +2,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PUBLIC := .venv-public
+LOOPS := .venv-loops
 # torch first and alone: a later package must not pull another build of it.
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
-.PHONY: run test test-slow test-public test-storm check bench clean
+.PHONY: run test test-slow test-public test-loops test-storm check bench clean
 
 $(BIN)/hatrack: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -43,6 +44,16 @@ $(PUBLIC)/.ready: pyproject.toml constraints.txt
 test-public: $(PUBLIC)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(PUBLIC)/bin/python -m public $(or $(ONLY),--page docs/results/networks.md)
 
+# The loops of docs/loops.md, with the real packages.
+$(LOOPS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LOOPS)
+	$(LOOPS)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(LOOPS)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . pytest lightning transformers accelerate
+	touch $@
+
+test-loops: $(LOOPS)/.ready
+	$(LOOPS)/bin/python -m pytest tests/test_loops.py
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -52,4 +63,4 @@ bench: $(BIN)/hatrack
 	$(BIN)/hatrack bench step
 
 clean:
-	rm -rf $(VENV) $(PUBLIC) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PUBLIC) $(LOOPS) .pytest_cache .mypy_cache .ruff_cache
