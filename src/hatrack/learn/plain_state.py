@@ -78,11 +78,13 @@ def restore(optimizer: Optimizer, numbers: Mapping[str, Any], tensors: Mapping[s
         if key.startswith(f"{prefix}/"):
             _, i, name = key.split("/", 2)
             state.setdefault(int(i), {})[name] = tensor.clone()  # the optimiser writes into it
-    groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["groups"]]
+    groups: list[dict[str, Any]] = [
+        {k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["groups"]
+    ]
     for group, fresh in zip(groups, optimizer.param_groups, strict=True):
         if "capturable" in group:  # decided by this machine's engine, not by the one that it was saved under
             group["capturable"] = fresh["capturable"]
         for key, value in fresh.items():
             if isinstance(value, Tensor) and key in group:
-                group[key] = torch.full_like(value, float(group[key]))
+                group[key] = torch.full_like(value, group[key])
     optimizer.load_state_dict({"state": state, "param_groups": groups})
