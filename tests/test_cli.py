@@ -266,7 +266,9 @@ def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], key
 @pytest.mark.parametrize("columns", ["1", "10", "-5", "x", "1000"])
 def test_list_on_any_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert [main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "measures", "schedulers", "recipes")] == [0] * 6
+    assert [
+        main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "measures", "schedulers", "recipes")
+    ] == [0] * 6
     assert main(["resume", str(finished)]) == 0
 
 
