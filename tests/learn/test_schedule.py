@@ -393,8 +393,8 @@ def test_a_scale_is_kept_when_a_task_is_taken_up_again(tmp_path: Path) -> None:
     def factory() -> Seen:
         return Seen(SGD, spoil=STEPS + 1, lr=0.1, momentum=0.9)
 
+    whole = learner("onecycle", factory())
     with pytest.warns(DivergenceWarning):
-        whole = learner("onecycle", factory())
         whole.learn(task())
 
     def stop(epoch: Epoch) -> None:
@@ -551,13 +551,16 @@ def test_a_graph_is_recorded_anew_where_a_setting_changed() -> None:
         (partial(torchs.MultiStepLR, milestones=3), "callable failed: 'int' object is not iterable"),
     ],
 )
-def test_refusals(scheduler: Any, says: str, tmp_path: Path) -> None:
-    before = learner("patience")
+def test_refusals(scheduler: Any, says: str) -> None:
+    net = network()
+
+    def tried() -> None:
+        Learner(net, METHODS["hat"](), partial(SGD, lr=0.1), scheduler=scheduler, device="cpu").learn(task())
+
     with pytest.raises(HatrackError, match=says) as refused:
-        made = learner(scheduler, partial(SGD, lr=0.1))
-        made.learn(task())
+        tried()
     assert "\n" not in str(refused.value)
-    assert all(torch.equal(a, b) for a, b in zip(network().parameters(), before.model.net.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(network().parameters(), net.parameters(), strict=True))
 
 
 def test_what_cannot_be_made_or_saved_is_refused(tmp_path: Path) -> None:
