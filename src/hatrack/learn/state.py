@@ -289,7 +289,8 @@ def load(
 
     The method is rebuilt from its stored settings unless given; one that came from a file or a module is named again,
     as method="PATH/file.py:Name", or given as an object. An optimiser other than the method's own cannot be stored as
-    code: give the same callable again; so with a scheduler that has no name, and with `features` where it was a function.
+    code: give the same callable again; so with a scheduler that has no name, and the same function where `features` was
+    one.
     """
     return _load(Path(folder), net, method, optimizer, device, engine, scheduler, features=features)
 
@@ -354,8 +355,8 @@ def _built(
     features = _picked(folder, page.get("features"), features)
     stored = page.get("scheduler") or "patience"  # version 0.1 knew no other; a kind that is no name is a callable's
     chosen = scheduler if scheduler is not None else stored if stored in SCHEDULERS else "patience"
-    given: dict[str, Any] = {"scheduler": chosen, "device": device, "engine": engine, "features": features}
-    learner = Learner(net, method, optimizer, **given, **sizes)
+    more: dict[str, Any] = {"scheduler": chosen, "device": device, "engine": engine, "features": features}
+    learner = Learner(net, method, optimizer, **more, **sizes)
     learner.scheduled_with = learner.scheduled_with if scheduler is not None else stored
     model = learner.model
     model.answers = Precision(page.get("answers", page["precision"]), model.device)  # version 0.1 had one for both
