@@ -13,7 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
-from hatrack.learn.groups import Groups, beside, grouped
+from hatrack.learn.groups import GROUPS, Groups, beside, grouped
 from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.refusals import refuse_unfit_optimizer
@@ -225,6 +225,14 @@ def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:
     trainable = method.trainable()
     if factory is None:
         return method.optimizer(list(trainable.values()))
-    made = factory(grouped(method))
+    groups = grouped(method)
+    try:
+        made = factory(groups)
+    except ValueError as error:  # torch's own refusals
+        empty = ", ".join(name for name in GROUPS if not groups[name]) or "none"
+        said = (str(error).splitlines() or ["ValueError"])[0]
+        raise HatrackError(
+            f"the optimizer's callable failed: {said}; it is given parameters in groups (empty here: {empty})."
+        ) from error
     refuse_unfit_optimizer(made, trainable, method.gates())
     return made
