@@ -160,7 +160,8 @@ def test_options_and_sets_arrive() -> None:
         ("bench --device nonsense step", "device 'nonsense'"),
         (
             "list method",
-            "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, measures, methods, nets, recipes.",
+            "unknown kind 'method'; did you mean 'methods'? Accepted: benchmarks, measures, methods, nets, recipes, "
+            "schedulers.",
         ),
         ("resume nowhere", "no run at 'nowhere': there is no such folder."),
         ("verify nowhere", "no run at 'nowhere': there is no such folder."),
@@ -247,6 +248,7 @@ def test_report_is_written_again(finished: Path, capsys: pytest.CaptureFixture[s
         ("methods", {"hat", "sgd", "joint", "random"}, {"name", "summary", "guarantee", "settings"}),
         ("benchmarks", {"split-digits", "mixture"}, {"name", "summary", "needs_data", "defaults", "settings"}),
         ("nets", {"mlp", "alexnet"}, {"name", "summary", "settings"}),
+        ("schedulers", {"patience", "cosine", "onecycle", "constant"}, {"name", "summary"}),
         ("measures", {"acc", "rho", "kept"}, {"name", "summary", "title", "meaning", "forms", "against", "unit"}),
     ],
 )
@@ -264,7 +266,9 @@ def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], key
 @pytest.mark.parametrize("columns", ["1", "10", "-5", "x", "1000"])
 def test_list_on_any_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert [main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "measures", "recipes")] == [0] * 5
+    assert [
+        main(["list", kind]) for kind in ("methods", "benchmarks", "nets", "measures", "schedulers", "recipes")
+    ] == [0] * 6
     assert main(["resume", str(finished)]) == 0
 
 

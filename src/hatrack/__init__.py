@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hatrack.learn.history import TaskHistory
     from hatrack.learn.learner import Learner
     from hatrack.learn.proof.verification import Verification
+    from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "HAT",
+    "ByStep",
     "CapacityWarning",
     "DivergenceWarning",
     "EngineWarning",
@@ -54,6 +56,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ByStep": "learn.schedule",
     "CapacityWarning": "errors",
     "DivergenceWarning": "errors",
     "EngineWarning": "errors",

@@ -59,7 +59,9 @@ def run(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark; repeatable."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark, or the scheduler; repeatable."
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, eager, compiled or graph (CUDA). [default: auto]")] = None,
@@ -203,7 +205,9 @@ def explain_net(net: str, shape: str) -> str:
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="methods|benchmarks|nets|measures|recipes", show_default=False)],
+    kind: Annotated[
+        str, typer.Argument(metavar="methods|benchmarks|nets|measures|schedulers|recipes", show_default=False)
+    ],
     json: Json = False,
 ) -> None:
     """List what --method, --benchmark, --net, --set and a study accept."""

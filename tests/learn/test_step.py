@@ -69,7 +69,13 @@ def begun() -> Method:
 
 def test_parameters_may_come_in_groups() -> None:
     groups = build(begun(), lambda p: torch.optim.SGD([{"params": p[:3]}, {"params": p[3:], "lr": 1.0}])).param_groups
-    assert [len(group["params"]) for group in groups] == [3, 2]
+    assert [len(group["params"]) for group in groups] == [3, 1]  # the embedding has a rule of its own
+
+
+class Twice(torch.optim.SGD):
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        super().__init__(parameters)
+        self.param_groups.append(dict(self.param_groups[0]))  # which torch itself would refuse
 
 
 def test_an_optimiser_over_other_parameters_than_it_was_given_is_refused() -> None:
@@ -77,8 +83,10 @@ def test_an_optimiser_over_other_parameters_than_it_was_given_is_refused() -> No
     net, other = method.model.net, torch.nn.Parameter(torch.zeros(2))
     factories: list[tuple[OptimizerFactory, str]] = [
         (lambda _: torch.optim.Adam(net.parameters()), "Adam lacks head/weight"),
-        (lambda p: torch.optim.SGD(p[:-1]), "SGD lacks embedding"),
+        (lambda p: torch.optim.SGD(p[:-1]), "SGD lacks head/bias"),
+        (lambda p: torch.optim.SGD([*p["gates"], *p["net"]]), "SGD lacks head/weight"),
         (lambda p: torch.optim.SGD([*p, other]), "SGD holds 1 that it was not given"),
+        (lambda p: Twice(p), "Twice holds some of them twice"),
     ]
     for factory, says in factories:
         with pytest.raises(HatrackError, match=f"must hold exactly the parameters .* {says}"):

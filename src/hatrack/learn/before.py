@@ -49,7 +49,9 @@ class Before:
             learner.method, *learner._growing(), model.heads, model.targets, model.private,
         )  # fmt: skip
         self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into
-        self._fields = {name: learner.__dict__[name] for name in ("_fit", "_resume", "trained_with", "_before")}
+        self._fields = {
+            name: learner.__dict__[name] for name in ("_fit", "_resume", "trained_with", "scheduled_with", "_before")
+        }
 
     @torch.no_grad()
     def restore(self, learner: Core) -> None:

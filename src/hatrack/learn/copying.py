@@ -28,8 +28,8 @@ def copied(learner: Core, memo: dict[int, Any]) -> Core:
         )
     made = object.__new__(type(learner))
     memo[id(learner)] = made
-    factory = vars(learner).get("_optimizer")
-    memo[id(factory)] = factory
+    for factory in (vars(learner).get("_optimizer"), vars(learner).get("_scheduler")):
+        memo[id(factory)] = factory
     with learner.model.turn, undisturbed():
         learner.model.refuse_altered()
         held = {key: value for key, value in vars(learner).items() if key not in CACHES}

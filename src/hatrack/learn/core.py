@@ -84,6 +84,7 @@ class Core:
         self.capacities: list[Share] = []
         self.locked_values = proof.LockedValues()
         self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
+        self.scheduled_with: str | None = None  # the schedule's name, or the kind of scheduler that a callable made
         self._history: list[TaskHistory] = []  # the task in progress included
         self._fit: Fit | None = None
         self._resume: Resume | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
@@ -17,16 +17,16 @@ from hatrack.errors import DivergenceWarning, HatrackError
 from hatrack.learn.capacity import total_capacity
 from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.engine import Engine
-from hatrack.learn.schedule import Patience
+from hatrack.learn.plain_state import numbers_of, restore, tensors_of
+from hatrack.learn.schedule import Following, Scheduler, Size, begin
 from hatrack.learn.seeds import generator, noise
-from hatrack.learn.step import OptimizerFactory, Stepper, build
+from hatrack.learn.step import OptimizerFactory, Stepper, build, count_steps
 from hatrack.learn.training_state import copied, in_progress, put_back, training_state
 from hatrack.methods.base import Method, ScheduleState
 from hatrack.targets import Target
 
 # Values that a batch of evaluation holds: enough to keep a device busy, few enough for its activations to stay small.
 EVALUATION_VALUES = {"cpu": 2**20, "cuda": 2**24}
-SIMPLE = (bool, int, float, str, type(None))  # what the page of a saved learner can hold
 EVALUATION_BATCH = {"cpu": 1000, "cuda": 8000}  # samples at most
 
 
@@ -71,20 +71,25 @@ class Fit:
         size: int,
         seed: int,
         engine: str = "eager",
+        scheduler: Scheduler = "patience",
     ) -> None:
         self.method = method
         self.phase = phase
         self.seed = seed
         self.state = training_state(method)
         self.stepper = Stepper(method, build(method, factory))
-        self.engine = Engine(engine, self.stepper, train, size)
-        lr = float(self.stepper.optimizer.param_groups[0]["lr"])
+        self.lr = float(self.stepper.optimizer.param_groups[0]["lr"])  # at the start of the epoch
         so_far = (state.lowest, state.since) if state is not None else (inf, 0)
-        self.schedule = Patience(lr, method.lr_factor, method.lr_patience, method.lr_min, *so_far)
+        length = Size(phase.epochs, lambda: phase.epochs * self._steps(train, size))
+        self.schedule = begin(scheduler, self.stepper, length, self.lr, so_far)
+        each = self.schedule.end_step if isinstance(self.schedule, Following) and self.schedule.by_step else None
+        self.engine = Engine(engine, self.stepper, train, size, each)
         if self.schedule.over and phase.epochs and phase.number == 0:
             raise HatrackError(
-                f"the learning rate starts at {lr:g}, below lr_min {method.lr_min:g}, at which training stops: nothing "
-                f"would be learned; lower lr_min of {method.name} or raise the learning rate."
+                f"the learning rate starts at {self.lr:g}, below lr_min {method.lr_min:g}, at which training stops: "
+                f"nothing would be learned; lower lr_min of {method.name} or raise the learning rate."
+                if scheduler == "patience"
+                else "the learning rate starts at 0, and nothing would be learned; raise it."
             )
         self.epoch = 0  # the last one that is over
         self.best_epoch = 0
@@ -94,15 +99,25 @@ class Fit:
     @property
     def schedule_state(self) -> ScheduleState:
         """Where the schedule stands."""
-        return ScheduleState(self.schedule.lr, self.schedule.best, self.schedule.stalled)
+        return ScheduleState(self.schedule.start, self.schedule.best, self.schedule.stalled)
 
     @property
     def over(self) -> bool:
         """Whether no further epoch is to be run."""
         return self.epoch >= self.phase.epochs or self.schedule.over
 
+    def _steps(self, train: Feed, size: int) -> int:
+        """Return the steps of an epoch, counted in the modes in which the network is trained."""
+        modes = [(module, module.training) for module in self.method.model.net.modules()]
+        Method.begin_epoch(self.method)
+        steps = count_steps(self.method.model, train, size)
+        for module, training in modes:
+            module.training = training
+        return steps
+
     def begin_epoch(self) -> None:
         """Get ready for the steps of the next epoch."""
+        self.lr = self.schedule.lr
         order = generator(self.seed, "shuffle", self.method.task, self.phase.number, self.epoch + 1)
         with self.method.model.turn:
             self.engine.begin_epoch(order)
@@ -123,15 +138,21 @@ class Fit:
         with self.method.model.turn:
             self.stepper.hold()  # hooks also run when the network is evaluated
         self.epoch += 1
-        lr, improved = self.schedule.lr, False
-        if isfinite(train_loss) and isfinite(valid_loss):
+        before, improved = self.schedule.lr, False
+        finite = isfinite(train_loss) and isfinite(valid_loss)
+        if finite:
             improved = self.schedule.record(valid_loss)
         else:
             with self.method.model.turn:
-                self._start_over(name, self.phase.before + self.epoch)
+                self._start_over()
         if improved:
             self.best, self.best_epoch = self._snapshot(), self.epoch
-        self.engine.set_lr(self.schedule.lr / lr)
+        if isinstance(self.schedule, Following):
+            self.schedule.end_epoch(valid_loss if finite else inf)
+        elif self.schedule.lr != before:
+            self.stepper.set_lr(self.schedule.lr / before)
+        if not finite:
+            self._tell_diverged(name, self.phase.before + self.epoch)
         return Epoch(
             task=self.method.task,
             name=name,
@@ -141,7 +162,7 @@ class Fit:
             train_loss=train_loss,
             valid_loss=valid_loss,
             valid_accuracy=valid_accuracy,
-            lr=lr,
+            lr=self.lr,
             s=getattr(self.method, "s_max", None),  # gates are annealed within an epoch
             capacity=total_capacity(self.method),
             best=improved,
@@ -165,16 +186,17 @@ class Fit:
         if self.method.lock is not None:
             self.method.lock.refuse_lost(dict(self.method.model.net.named_parameters()))
 
-    def _start_over(self, name: str, epoch: int) -> None:
+    def _start_over(self) -> None:
         """Recover from numbers that are not finite: back to the best epoch, with a smaller step and a new optimiser."""
-        lr = self.schedule.lr
         self.restore()
         put_back(in_progress(self.method), self.best)
         self.engine.forget_optimizer()
         self.schedule.drop()
+
+    def _tell_diverged(self, name: str, epoch: int) -> None:
         if not self._diverged:  # said once: where one epoch diverges, more may follow
             warnings.warn(
-                f"{name!r} diverged in epoch {epoch} at a learning rate of {lr:g}: its loss is not finite. "
+                f"{name!r} diverged in epoch {epoch} at a learning rate of {self.lr:g}: its loss is not finite. "
                 f"{self.method.name} goes back to the best epoch so far and on with {self.schedule.lr:g}; start lower.",
                 DivergenceWarning,
                 stacklevel=3,
@@ -185,33 +207,24 @@ class Fit:
 
     def numbers(self) -> dict[str, Any]:
         """Return the state that is not tensors."""
-        optimizer = self.stepper.optimizer.state_dict()
-        plain = {
-            str(i): {k: v for k, v in entry.items() if not isinstance(v, Tensor)}
-            for i, entry in optimizer["state"].items()
-        }
-        if any(not isinstance(v, SIMPLE) for entry in plain.values() for v in entry.values()):
-            raise HatrackError(
-                f"{type(self.stepper.optimizer).__name__} keeps what cannot be saved in the middle of a task; save "
-                f"the learner when the task is finished."
-            )
-        groups = [
-            {k: float(v) if isinstance(v, Tensor) else v for k, v in g.items()} for g in optimizer["param_groups"]
-        ]
+        gates = self.stepper.gates
         return {
             "phase": self.phase.number,
             "before": self.phase.before,
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
-            "schedule": asdict(self.schedule),
-            "optimizer": {"name": type(self.stepper.optimizer).__name__, "groups": groups, "state": plain},
+            "scheduler": self.schedule.name,
+            "schedule": self.schedule.state(),
+            "optimizer": numbers_of(self.stepper.optimizer),
+            **({} if gates is None else {"gates": numbers_of(gates)}),
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that move, and those of the optimiser."""
+        """Return the tensors that move, and those of the optimisers."""
         self.stepper.hold()  # on_epoch may have written to what is now saved
-        state = self.stepper.optimizer.state_dict()["state"]
-        held = {f"optimizer/{i}/{k}": v for i, e in state.items() for k, v in e.items() if isinstance(v, Tensor)}
+        held = tensors_of(self.stepper.optimizer, "optimizer")
+        if self.stepper.gates is not None:
+            held |= tensors_of(self.stepper.gates, "gates")
         return {**{f"moving/{name}": t for name, t in self.state.items()}, **in_progress(self.method), **held}
 
     def load(self, numbers: dict[str, Any], tensors: dict[str, Tensor], best: dict[str, Tensor]) -> None:
@@ -223,21 +236,27 @@ class Fit:
                 f"the task was interrupted under {theirs}, and now there is {mine}; load the learner with the "
                 f"optimizer=… that makes {theirs}."
             )
+        followed = numbers.get("scheduler", "patience")  # version 0.1 knew no other
+        if self.schedule.name != followed:
+            raise HatrackError(
+                f"the task was interrupted under the schedule {followed}, and now there is {self.schedule.name}; load "
+                f"the learner with the scheduler=… that makes {followed}."
+            )
+        gates = self.stepper.gates
+        if (gates is not None) != ("gates" in numbers):
+            raise HatrackError(
+                f"the task was interrupted with gates {'beside' if gates is None else 'in'} {theirs}, and now they are "
+                f"{'in' if gates is None else 'beside'} it (docs/optimisers.md); load the learner with the optimizer=… "
+                f"of before, or give the task up with learner.abandon()."
+            )
         self.epoch, self.best_epoch = numbers["epoch"], numbers["best_epoch"]
-        self.schedule = Patience(**numbers["schedule"])
         put_back({f"moving/{name}": t for name, t in self.state.items()}, tensors)
         put_back(in_progress(self.method), tensors)
         self.best = {name: tensor.to(self.method.model.device) for name, tensor in best.items()}
-        state: dict[int, dict[str, Any]] = {int(i): dict(e) for i, e in numbers["optimizer"]["state"].items()}
-        for key, tensor in tensors.items():
-            if key.startswith("optimizer/"):
-                _, i, name = key.split("/", 2)
-                state.setdefault(int(i), {})[name] = tensor.clone()  # the optimiser writes into it
-        groups = [{k: tuple(v) if k == "betas" else v for k, v in g.items()} for g in numbers["optimizer"]["groups"]]
-        for group, fresh in zip(groups, self.stepper.optimizer.param_groups, strict=True):
-            if "capturable" in group:  # decided by this machine's engine, not by the one that it was saved under
-                group["capturable"] = fresh["capturable"]
-        self.stepper.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        restore(self.stepper.optimizer, numbers["optimizer"], tensors, "optimizer")
+        if gates is not None:
+            restore(gates, numbers["gates"], tensors, "gates")
+        self.schedule.load(numbers["schedule"])
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from hatrack.learn.overview import as_html
 from hatrack.learn.progress import shown
 from hatrack.learn.refusals import refuse_unfit, whole
 from hatrack.learn.samples import Samples
+from hatrack.learn.schedule import Scheduler, resolve_scheduler
 from hatrack.learn.step import OptimizerFactory
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
@@ -37,11 +38,15 @@ class Learner(Core):
     method      hatrack.HAT() without one; a method object serves one learner only
     optimizer   None for the method's own (plain SGD at its lr), or a callable parameters → torch optimiser; a fresh
                 one is made for every task, so that no momentum leaks from one task into the next. It must hold all
-                that it is given (heads and gates among it) and nothing else; freeze weights that are not to move.
+                that it is given and nothing else; freeze weights that are not to move. Gates move beside it by a rule
+                of their own, unless it takes them: p["gates"], of p["net"], p["gates"], p["heads"], p["norms"].
                 Muon with AdamW, schedule-free ones, accumulation and others: docs/optimisers.md
+    scheduler   "patience", which ends a task where validation stalls; "cosine", "onecycle" or "constant", which train
+                all epochs; or a callable optimiser → torch scheduler, stepped by epoch, or by step under
+                hatrack.ByStep(lambda optimizer, steps: …). Fresh for every task; the best epoch counts under each
     features    what of the network's output the heads read, where that is more than one tensor: a name, a place, or a
                 function of the output (or of output and input), such as lambda out: out.last_hidden_state[:, 0]
-    epochs      at most so many a task; the patience schedule usually stops earlier
+    epochs      at most so many a task; the patience schedule usually stops earlier, no other does
     batch_size  samples a step; a last batch of one is left out of its epoch where batch norm refuses it
     engine      how steps are carried out: "eager", "compiled", "graph" (CUDA), or "auto"; see engine.py
     precision   of the layers' arithmetic: "float32", "tf32" (differs on CUDA only), "bf16" or "auto"; see precision.py
@@ -57,6 +62,7 @@ class Learner(Core):
         method: Method | None = None,
         optimizer: OptimizerFactory | None = None,
         *,
+        scheduler: Scheduler = "patience",
         features: str | int | Callable[..., Tensor] | None = None,
         epochs: int = 200,
         batch_size: int = 64,
@@ -68,7 +74,7 @@ class Learner(Core):
     ) -> None:
         method = method if method is not None else HAT()
         refuse_unfit(net, method, optimizer)
-        workers = whole("workers", workers, least=0)
+        workers, scheduler = whole("workers", workers, least=0), resolve_scheduler(scheduler)
         super().__init__(
             net,
             method,
@@ -81,7 +87,8 @@ class Learner(Core):
         )
         self.workers = workers
         self.engine = resolve_engine(engine, self.device)
-        self._optimizer = optimizer
+        self._optimizer, self._scheduler = optimizer, scheduler
+        self.scheduled_with = scheduler if isinstance(scheduler, str) else None
         self._samples = Samples(self.seed, method.remembered() if method.needs_old_data else None)
         self._tests: dict[int, Part] = {}  # of finished tasks, as far as they are at hand
         self._feeds: dict[int, tuple[Part, Feed]] = {}  # what was last evaluated of a task, on the device

@@ -171,6 +171,11 @@ def phases_left(learner: Learner) -> Iterator[Phase]:
         line = f"this learner was trained with {learner.trained_with}; it goes on with {method.name}'s own optimiser"
         warnings.warn(HatrackWarning(f"{line}: to keep the other, load it with optimizer=…"), stacklevel=3)
         learner.trained_with = None
+    chosen = learner._scheduler
+    if isinstance(chosen, str) and learner.scheduled_with != chosen and resume is None:
+        line = f"this learner's rates followed {learner.scheduled_with}; it goes on with {chosen!r}"
+        warnings.warn(HatrackWarning(f"{line}: to keep the other, load it with scheduler=…"), stacklevel=3)
+        learner.scheduled_with = chosen
     epochs = method.phases(learner.epochs if method.trains else 0)
     before = 0 if resume is None else resume.before
     for number in range(0 if resume is None else resume.phase, len(epochs)):
@@ -198,13 +203,16 @@ def begin_phase(learner: Learner, phase: Phase, train: Feed) -> Fit:
     if resume is not None:
         resume.refill(method)
     state = method.begin_phase(phase.number)
-    fit = Fit(method, learner._optimizer, phase, state, train, learner.batch_size, learner.seed, learner.engine)
+    settings = learner.batch_size, learner.seed, learner.engine, learner._scheduler
+    fit = Fit(method, learner._optimizer, phase, state, train, *settings)
     method.refuse_undeclared()
     learner._fit = fit
     if resume is not None:
         resume.fill(fit)
     if learner._optimizer is not None:
         learner.trained_with = type(fit.stepper.optimizer).__name__
+    if not isinstance(learner._scheduler, str):
+        learner.scheduled_with = fit.schedule.name
     return fit
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from numbers import Integral
 
 import torch
@@ -121,18 +121,24 @@ def refuse_shared_memory(net: nn.Module) -> None:
         others.append((start, end, name))
 
 
-def refuse_unfit_optimizer(made: object, trainable: Mapping[str, Tensor]) -> None:
-    """Refuse an optimiser that leaves out what is to be trained, or moves what no method watches."""
+def refuse_unfit_optimizer(made: object, trainable: Mapping[str, Tensor], gates: Container[str] = ()) -> None:
+    """Refuse an optimiser that leaves out what is to be trained, or moves what no method watches.
+
+    `gates`, by name, may be left out all together: then they have a rule of their own.
+    """
     if not isinstance(made, Optimizer):
         raise HatrackError(
             f"optimizer must be a callable that takes parameters and returns a torch optimiser, "
             f"got {type(made).__name__} from it."
         )
-    held = {id(p) for group in made.param_groups for p in group["params"]}
-    missing = [name for name, tensor in trainable.items() if id(tensor) not in held]
+    every = [id(p) for group in made.param_groups for p in group["params"]]
+    held = set(every)
+    taken = any(id(tensor) in held for name, tensor in trainable.items() if name in gates)
+    missing = [n for n, tensor in trainable.items() if id(tensor) not in held and (taken or n not in gates)]
     others = held - {id(tensor) for tensor in trainable.values()}
-    if missing or others:
-        what = f"lacks {missing[0]}" if missing else f"holds {len(others)} that it was not given"
+    if missing or others or len(held) < len(every):
+        what = "holds some of them twice" if len(held) < len(every) else f"holds {len(others)} that it was not given"
+        what = f"lacks {missing[0]}" if missing else what
         raise HatrackError(
             f"the optimiser must hold exactly the parameters that its callable is given, and {type(made).__name__} "
             f"{what}; pass them on, as lambda p: torch.optim.Adam(p) does, and freeze what is not to be trained."

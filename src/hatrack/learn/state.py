@@ -40,6 +40,7 @@ from hatrack.learn.fit import Resume
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Learned
 from hatrack.learn.proof import verification as proof
+from hatrack.learn.schedule import SCHEDULERS, Scheduler
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
@@ -118,6 +119,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
         "keeps_samples": learner.method.keeps_samples,
         "optimizer": learner.trained_with,
+        "scheduler": learner.scheduled_with,
         "corrected": learner.model.corrections(),
         **({"code": code} if code else {}),
         **({"run": dict(run)} if run else {}),
@@ -280,15 +282,17 @@ def load(
     device: str | torch.device = "auto",
     engine: str = "auto",
     *,
+    scheduler: Scheduler | None = None,
     features: Any = None,
 ) -> Learner:
     """Return the learner saved in `folder`, over a network of the same architecture.
 
     The method is rebuilt from its stored settings unless given; one that came from a file or a module is named again,
     as method="PATH/file.py:Name", or given as an object. An optimiser other than the method's own cannot be stored as
-    code: give the same callable again, and the same function where `features` was one.
+    code: give the same callable again; so with a scheduler that has no name, and the same function where `features` was
+    one.
     """
-    return _load(Path(folder), net, method, optimizer, device, engine, features=features)
+    return _load(Path(folder), net, method, optimizer, device, engine, scheduler, features=features)
 
 
 def verify(
@@ -297,7 +301,7 @@ def verify(
     """Verify a saved learner, files included: a checkpoint that was edited by hand is found out."""
     tampered: list[str] = []
     try:
-        verdict = _load(folder, net, method, None, device, "auto", tampered).verify()
+        verdict = _load(folder, net, method, None, device, "auto", None, tampered).verify()
     except Exception as error:  # what was edited may be good for anything
         if not tampered:
             raise
@@ -313,6 +317,7 @@ def _load(
     optimizer: Any,
     device: str | torch.device,
     engine: str,
+    scheduler: Scheduler | None,
     tampered: list[str] | None = None,
     features: Any = None,
 ) -> Learner:
@@ -322,7 +327,7 @@ def _load(
         _find(f"{PAGE} was changed after it was written (its SHA-256 differs from the one in it).", tampered)
     with _describing(folder):
         files = {kind: _read_tensors(folder, entry, tampered) for kind, entry in page["files"].items()}
-        learner = _built(folder, page, files, net, method, optimizer, device, engine, features)
+        learner = _built(folder, page, files, net, method, optimizer, device, engine, scheduler, features)
         fit, names = page["fit"] or {"before": 0, "epoch": 0}, [task.name for task in learner.tasks]
         stored = _read_history(folder, tampered)
         learner._history = matched(stored, names, learner.finished, fit["before"] + fit["epoch"])
@@ -338,6 +343,7 @@ def _built(
     optimizer: Any,
     device: str | torch.device,
     engine: str,
+    scheduler: Scheduler | None,
     features: Any,
 ) -> Learner:
     from hatrack.learn.learner import Learner
@@ -347,7 +353,11 @@ def _built(
         method = _method(folder, page, method)
     sizes = {key: page[key] for key in ("epochs", "batch_size", "precision", "seed")}
     features = _picked(folder, page.get("features"), features)
-    learner = Learner(net, method, optimizer, device=device, engine=engine, features=features, **sizes)
+    stored = page.get("scheduler") or "patience"  # version 0.1 knew no other; a kind that is no name is a callable's
+    chosen = scheduler if scheduler is not None else stored if stored in SCHEDULERS else "patience"
+    more: dict[str, Any] = {"scheduler": chosen, "device": device, "engine": engine, "features": features}
+    learner = Learner(net, method, optimizer, **more, **sizes)
+    learner.scheduled_with = learner.scheduled_with if scheduler is not None else stored
     model = learner.model
     model.answers = Precision(page.get("answers", page["precision"]), model.device)  # version 0.1 had one for both
     finished, going_on = page["finished"], len(page["tasks"]) > page["finished"]

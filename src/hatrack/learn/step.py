@@ -13,6 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
+from hatrack.learn.groups import GROUPS, Groups, beside, grouped
 from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.parallel import process_group
 from hatrack.learn.refusals import refuse_unfit_optimizer
@@ -20,7 +21,7 @@ from hatrack.masks.lock import Lock, hooked, watched
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
 
-OptimizerFactory: TypeAlias = Callable[[Sequence[Tensor]], Optimizer]
+OptimizerFactory: TypeAlias = Callable[[Groups], Optimizer]
 Clip: TypeAlias = Callable[[Sequence[Tensor], float], None]
 NO_MODE = nullcontext()
 
@@ -56,13 +57,16 @@ class Stepper:
     def __init__(self, method: Method, optimizer: Optimizer) -> None:
         self.method = method
         self.optimizer = optimizer
+        self.gates = beside(method, optimizer)
+        self.optimizers = [optimizer] if self.gates is None else [optimizer, self.gates]
         self.loss = torch.zeros((), device=method.model.device)  # the sum over the steps of an epoch
         self.lr = torch.zeros((), device=method.model.device)  # for steps that are recorded, which know no new numbers
+        self.by_tensor = False  # plain SGD takes its rate from there
         self.group = process_group()
         self._loss = method.loss if self.group is None else self.group.spread(method.loss, method.trainable())
         self._evaluates = evaluates(optimizer)
         self._mode = fast(method.model.device)
-        self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.parameters = [p for each in self.optimizers for group in each.param_groups for p in group["params"]]
         if method.lock is not None:
             method.lock.trust(optimizer)
 
@@ -89,6 +93,7 @@ class Stepper:
                 return losses[-1]
 
             self.optimizer.step(closure)
+            self._move_gates()
             self.settle(losses[0])
         else:
             self.move(self.evaluate(batch, mode=self._mode))
@@ -130,8 +135,17 @@ class Stepper:
 
     def move(self, loss: Tensor) -> None:
         """Let the optimiser follow the gradients that `evaluate` left behind."""
-        self.optimizer.step()
+        if self.by_tensor:
+            self.descend()
+        else:
+            self.optimizer.step()
+        self._move_gates()
         self.settle(loss)
+
+    def _move_gates(self) -> None:
+        """Let gates that have a rule of their own follow the gradients of the last evaluation."""
+        if self.gates is not None:
+            self.gates.step()
 
     @torch.no_grad()
     def descend(self) -> None:
@@ -148,7 +162,7 @@ class Stepper:
 
     def set_lr(self, ratio: float) -> None:
         """Multiply every group's learning rate."""
-        for group in self.optimizer.param_groups:
+        for group in [group for optimizer in self.optimizers for group in optimizer.param_groups]:
             group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
 
 
@@ -204,10 +218,21 @@ def plain(optimizer: Optimizer) -> bool:
 
 
 def build(method: Method, factory: OptimizerFactory | None) -> Optimizer:
-    """Return a fresh optimiser over exactly what the method trains: the user's, or the method's own."""
+    """Return a fresh optimiser over what the method trains: its own over all, or the user's, with the gates or without.
+
+    Gates that it leaves out are moved beside it (see groups.py).
+    """
     trainable = method.trainable()
     if factory is None:
         return method.optimizer(list(trainable.values()))
-    made = factory(list(trainable.values()))
-    refuse_unfit_optimizer(made, trainable)
+    groups = grouped(method)
+    try:
+        made = factory(groups)
+    except ValueError as error:  # torch's own refusals
+        empty = ", ".join(name for name in GROUPS if not groups[name]) or "none"
+        said = (str(error).splitlines() or ["ValueError"])[0]
+        raise HatrackError(
+            f"the optimizer's callable failed: {said}; it is given parameters in groups (empty here: {empty})."
+        ) from error
+    refuse_unfit_optimizer(made, trainable, method.gates())
     return made

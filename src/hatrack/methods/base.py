@@ -163,8 +163,15 @@ class Method(Holder):
         more = {name: tensor for part in self.parts for name, tensor in part.trainable().items()}
         return {**shared, **private, "head/weight": head.weight, "head/bias": head.bias, **more}
 
+    def gates(self) -> Mapping[str, Tensor]:
+        """Return what `trainable` may hold that decides which parts a task uses: embeddings, scores; same names."""
+        return {}
+
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
-        """Return the method's own optimiser: the papers' plain SGD, in its fused form."""
+        """Return the method's own optimiser: the papers' plain SGD, in its fused form.
+
+        Beside a user's it moves the gates alone.
+        """
         return torch.optim.SGD(parameters, lr=self.lr, fused=True)
 
     def forward(self, x: Any) -> Tensor:

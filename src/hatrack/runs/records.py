@@ -97,7 +97,7 @@ class Records:
         if not self._lines:
             self._write({"event": "spec", "spec": dict(spec), "seconds": 0.0})
         recorded = self._lines[0].fields.get("spec") or {}
-        changed = sorted(key for key in spec.keys() - MACHINE if recorded.get(key) != spec[key])
+        changed = sorted(key for key in (spec.keys() | recorded) - MACHINE if recorded.get(key) != spec.get(key))
         if changed:
             raise HatrackError(
                 f"spec.toml was changed after the run had started ({', '.join(changed)}); put it back, or "

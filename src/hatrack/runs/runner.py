@@ -156,7 +156,7 @@ def _finish(setup: Setup, folder: Folder, records: Records, against: Sequence[Pa
     if stored is not None:
         atomic.write(folder.masks, stored)
     digests = {folder.metrics.name: records.mark()["digest"], folder.masks.name: stored and digest(stored)}
-    spec, tasks = setup.spec.model_dump(), [facts_of(task) for task in setup.tasks]
+    spec, tasks = setup.spec.written(), [facts_of(task) for task in setup.tasks]
     result = assemble(setup.learner, spec, tasks, records.tasks(), records.seconds) | {"files": digests}
     atomic.write(folder.result, dumps(result))
     if against:

@@ -40,8 +40,8 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
         torch.set_num_threads(1)  # more cost more than they bring, above all on a busy machine
     if checkpoint is None or not (checkpoint / PAGE).exists():
         settings = spec.model_dump(include={"epochs", "batch_size", "seed", "device", "engine", "precision"})
-        return Setup(spec, sequence, Learner(net, method, **settings))
-    learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine)
+        return Setup(spec, sequence, Learner(net, method, scheduler=spec.scheduler, **settings))
+    learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine, scheduler=spec.scheduler)
     for task in sequence[: learner.finished]:
         learner.remember(task)
     return Setup(spec, sequence, learner)

@@ -18,6 +18,7 @@ from hatrack.data.fewer import OPTION
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
+from hatrack.learn.schedule import SCHEDULERS
 from hatrack.methods.base import Method
 from hatrack.nets.precision import resolve_precision
 from hatrack.registry import said, short
@@ -43,6 +44,7 @@ class Spec(BaseModel):
     seed: int = Field(default=0, ge=0)
     epochs: int = Field(default=200, ge=1)
     batch_size: int = Field(default=64, ge=1)
+    scheduler: str = "patience"
     device: str = "auto"
     engine: str = "auto"
     precision: str = "tf32"
@@ -77,12 +79,17 @@ class Spec(BaseModel):
 
     def toml(self) -> str:
         """Return the text of spec.toml."""
-        return toml.dumps(self.model_dump())
+        return toml.dumps(self.written())
+
+    def written(self) -> dict[str, Any]:
+        """Return every setting, as spec.toml and result.json have them."""
+        return {**self.model_dump(), "scheduler": self.scheduler}
 
     @model_serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `code` where all is hatrack's own."""
-        return {key: value for key, value in dump(self).items() if key != "code" or value}
+        """Leave out what version 0.1 did not know, where it is as it was then: what is the same run is told by this."""
+        usual = {"code": {}, "scheduler": type(self).model_fields["scheduler"].default}
+        return {key: value for key, value in dump(self).items() if key not in usual or value != usual[key]}
 
 
 RUN_KEYS = tuple(key for key in Spec.model_fields if key not in (*TABLES.values(), "code", "found"))
@@ -214,6 +221,8 @@ def _checked(run: Mapping[str, Any]) -> Spec:
     except ValidationError as error:
         raise values.complaint(error) from None
     data = None if spec.data is None else values.absolute("data", spec.data)
+    if spec.scheduler not in SCHEDULERS:
+        raise unknown("scheduler", spec.scheduler, SCHEDULERS)
     device = pick_device(spec.device)
     precision = resolve_precision(spec.precision, device)
     engine = resolve_engine(spec.engine, device)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hatrack.data.benchmarks import BENCHMARKS
 from hatrack.errors import HatrackError, unknown
+from hatrack.learn.schedule import SCHEDULERS
 from hatrack.measure import MEASURES
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
@@ -24,7 +25,7 @@ LEAST = 20
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """Return all methods, benchmarks, nets, measures or recipes as plain data."""
+    """Return all methods, benchmarks, nets, measures, schedulers or recipes as plain data."""
     if kind not in _KINDS:
         raise unknown("kind", kind, _KINDS)
     table, describe = _KINDS[kind]
@@ -66,7 +67,7 @@ def _details(entry: Mapping[str, Any]) -> list[str]:
         old = "; needs the data of old tasks" if entry["needs_old_data"] else ""
         samples = "; its samples stand in what is saved" if entry["keeps_samples"] else ""
         lines.append(f"keeps per task: {entry['stores']}{old}{samples}")
-    if entry["settings"]:
+    if entry.get("settings"):
         lines.append("--set " + " ".join(f"{s['name']}={_shown(s['default'])}" for s in entry["settings"]))
     return lines
 
@@ -116,5 +117,6 @@ _KINDS: dict[str, tuple[Iterable[str], Callable[[str], dict[str, Any]]]] = {
     "benchmarks": (BENCHMARKS, _benchmark),
     "nets": (NETS, _net),
     "measures": (MEASURES, _measure),
+    "schedulers": (SCHEDULERS, lambda name: {"summary": SCHEDULERS[name]}),
     "recipes": (names(), recipes.recipe),
 }

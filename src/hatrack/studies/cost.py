@@ -149,7 +149,7 @@ def _sample_epochs(spec: Spec) -> tuple[float, float]:
     each = min(each, most_a_class * size.classes / parts) if most_a_class else each
     method = spec.new_method()
     drops = ceil(log(method.lr / method.lr_min, method.lr_factor)) if method.lr_factor > 1 and method.lr_min > 0 else 1
-    shortest = min(spec.epochs, 1 + method.lr_patience * max(1, drops))
+    shortest = min(spec.epochs, 1 + method.lr_patience * max(1, drops)) if spec.scheduler == "patience" else spec.epochs
     epochs = 0.0
     for task in range(count):
         method.task = task  # by which some methods choose their phases

@@ -23,6 +23,8 @@ from hatrack.runs.spec import RUN_KEYS, Spec, resolve
 from hatrack.studies.file import Entry, Study, own_settings
 from hatrack.studies.overrides import merged
 
+TRAINING = ("epochs", "batch_size", "scheduler")  # what a method that never trains has no use for
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -112,7 +114,7 @@ def _settled(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> Spec:
     if METHODS[spec.method].trains:
         return spec
     # It never trains, so that these mean nothing: one such run serves every study.
-    return spec.model_copy(update={key: Spec.model_fields[key].default for key in ("epochs", "batch_size")})
+    return spec.model_copy(update={key: Spec.model_fields[key].default for key in TRAINING})
 
 
 def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: Sequence[Spec]) -> Spec:
@@ -132,7 +134,7 @@ def _plain(method: str, run: Spec, shared: Mapping[str, Any]) -> Spec:
     settings = accepted.of_method(method)
     kept = {key: value for key, value in shared.items() if key.removeprefix("method.") in settings}
     given = {key: getattr(run, key) for key in RUN_KEYS} | {"method": method}
-    given |= {key: shared[key] for key in ("epochs", "batch_size") if key in shared}
+    given |= {key: shared[key] for key in TRAINING if key in shared}
     return _settled(given, {**kept, **run.full_names("net", "benchmark")})
 
 

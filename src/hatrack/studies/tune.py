@@ -27,6 +27,7 @@ from hatrack.runs.spec import Spec, resolve
 from hatrack.studies.executor import default_workers, init_worker
 from hatrack.studies.export import csv_text
 from hatrack.studies.objective import Report, Trial, score, validation_only
+from hatrack.studies.plan import TRAINING
 from hatrack.studies.pool import Pool
 from hatrack.studies.search_space import space, suggest, within
 
@@ -238,7 +239,7 @@ def _best(study: Any, search: Search, base: Spec, file: Path) -> Best:
         f"{best.value:.4f} over seeds {', '.join(map(str, search.seeds))}. Test sets were not looked at."
     )
     named = {part: _for_a_study(base, part, file.parent) for part in ("method", "net", "benchmark")}
-    run = {"net": named["net"]} | {key: getattr(base, key) for key in ("epochs", "batch_size", "precision")}
+    run = {"net": named["net"]} | {key: getattr(base, key) for key in (*TRAINING, "precision")}
     settings = search.spec(search.seeds[0], best.params).settings
     document = {
         "title": f"{short(base.method)} on {short(base.benchmark)}, tuned",

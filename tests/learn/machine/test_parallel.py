@@ -38,7 +38,10 @@ if several():
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = build("mlp", (1, 8, 8), widths=(24, 24), dropout=0.0, input_dropout=0.0)
-learner = hatrack.Learner(net, METHODS[method](), epochs=3, batch_size=30, seed=0, device="cpu")
+more = {}
+if method == "hat":  # gates beside the user's optimiser, rates and momentum that change with every step
+    more = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), "scheduler": "onecycle"}
+learner = hatrack.Learner(net, METHODS[method](), epochs=3, batch_size=30, seed=0, device="cpu", **more)
 if method == "spg" and rank == "1":  # as if its device rounded differently
     end = learner.method.end_task
     def drifting(feed):

@@ -40,7 +40,7 @@ class Compiled:
 
         def step() -> list[Tensor]:
             outcome.append(stepper.evaluate(batch(), clip_traced))
-            if plain(stepper.optimizer):
+            if plain(stepper.optimizer) and stepper.gates is None:
                 stepper.descend()
             return [outcome[0], *(p.grad for p in stepper.parameters if p.grad is not None)]
 

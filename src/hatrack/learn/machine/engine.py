@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import torch
+from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import EngineWarning, HatrackError, unknown
 from hatrack.learn.machine.compiled import Compiled
 from hatrack.learn.machine.parallel import process_group
-from hatrack.learn.step import Stepper, evaluates
+from hatrack.learn.step import Stepper, evaluates, plain
 from hatrack.learn.training_state import StepState, training_state
 
 ENGINES = ("auto", "eager", "compiled", "graph")
@@ -43,22 +44,30 @@ def resolve_engine(name: str, device: torch.device) -> str:
 
 
 class Engine:
-    """Carries out epochs of one phase; `name` is eager, compiled or graph."""
+    """Carries out epochs of one phase; `name` is eager, compiled or graph.
 
-    def __init__(self, name: str, stepper: Stepper, feed: Feed, size: int) -> None:
-        self.stepper, self.feed, self.size = stepper, feed, size
+    `each`: to be called after every step, by which rates change that no recorded step but plain SGD's would know of.
+    """
+
+    def __init__(
+        self, name: str, stepper: Stepper, feed: Feed, size: int, each: Callable[[], None] | None = None
+    ) -> None:
+        self.stepper, self.feed, self.size, self._each = stepper, feed, size, each
         self.steps = self.done = 0  # of the epoch
         self._batches: Iterator[Batch] = iter(())
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
         self._done: Counter[int] = Counter()  # steps so far, by batch size
-        self._held = self._holding()
+        self._held, self._settings = self._holding(), self._numbers()
         self.name = name
         cuda = stepper.method.model.device.type == "cuda"
-        why = unfit(stepper.optimizer, feed, cuda) if name != "eager" else None
+        found = [unfit(optimizer, feed, cuda) for optimizer in stepper.optimizers] if name != "eager" else []
+        why = next((why for why in found if why is not None), None)
         if why is not None:
             self._fall_back("eager", why)
         self._recorded = cuda and self.name != "eager"
+        if self._recorded and each is not None:
+            self._follow_steps()
         if self.name != "eager":
             self._lay_out(cuda)
 
@@ -70,7 +79,7 @@ class Engine:
         # The default stream cannot be recorded; one of several learners has its own already (see side_by_side.py).
         default = cuda and torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
         self._stream = torch.cuda.Stream(device) if default else None
-        for group in self.stepper.optimizer.param_groups:
+        for group in [group for optimizer in self.stepper.optimizers for group in optimizer.param_groups]:
             if "capturable" in group and cuda:
                 group["capturable"] = True  # its step count must live on the device
 
@@ -82,6 +91,9 @@ class Engine:
             self._graphs.clear()
             self._compiled.clear()
             self._done.clear()
+        if self._settings != self._numbers():  # graphs hold rates and momenta as numbers
+            self._settings = self._numbers()
+            self._graphs.clear()
         if self.name == "eager":
             self._batches = self.feed.batches(self.size, generator)
         else:
@@ -97,6 +109,8 @@ class Engine:
                 with turn:
                     self.stepper.step(batch)
                     self.stepper.method.clock.advance()
+                    if self._each is not None:
+                        self._each()
         else:
             with turn, _On(self._stream):
                 for step in some:
@@ -108,15 +122,26 @@ class Engine:
         method = self.stepper.method
         return method.lock, *(tensor.data_ptr() for tensor in training_state(method).values())
 
-    def set_lr(self, ratio: float) -> None:
-        """Change the learning rate; graphs hold it as a number and are recorded anew."""
-        if ratio != 1:
-            self.stepper.set_lr(ratio)
-            self._graphs.clear()
+    def _numbers(self) -> list[object]:
+        """Return the optimisers' settings, a rate in a tensor as its number."""
+        groups = [group for optimizer in self.stepper.optimizers for group in optimizer.param_groups]
+        values = [value for group in groups for key, value in group.items() if key != "params"]
+        return [float(value) if isinstance(value, Tensor) else value for value in values]
+
+    def _follow_steps(self) -> None:
+        """Make steps follow a rate that changes with each of them: plain SGD's can read it from a tensor."""
+        if plain(self.stepper.optimizer) and self.stepper.gates is None:
+            self.stepper.by_tensor = True
+            return
+        self._recorded = False
+        if self.name == "graph":
+            name = type(self.stepper.optimizer).__name__
+            self._fall_back("eager", f"the schedule changes the rate with every step, which {name} has as a number")
 
     def forget_optimizer(self) -> None:
-        """Let the optimiser begin anew; recorded steps hold on to what it kept."""
-        self.stepper.optimizer.state.clear()
+        """Let the optimisers begin anew; recorded steps hold on to what they kept."""
+        for optimizer in self.stepper.optimizers:
+            optimizer.state.clear()
         self._graphs.clear()
         self._done.clear()
 
@@ -131,6 +156,8 @@ class Engine:
         else:
             self._step(count)
         self._done[count] += 1
+        if self._each is not None:
+            self._each()
 
     def _step(self, count: int) -> None:
         if self.name != "compiled" or count < self.size or self._done[count] < WARM - 1:

@@ -70,7 +70,10 @@ class HardAttention(Method):
         super().finish(feed)
 
     def trainable(self) -> dict[str, Tensor]:
-        return {**super().trainable(), "embedding": self.embedding}
+        return {**super().trainable(), **self.gates()}
+
+    def gates(self) -> dict[str, Tensor]:
+        return {"embedding": self.embedding}
 
     def valid_loss(self, logits: Tensor, y: Tensor, task: int) -> Tensor:
         return super().valid_loss(logits, y, task) + self.c * sparsity(self.final_gates(), self.prices)

@@ -62,7 +62,10 @@ class Subnetworks(Method):
         return tasks * sum(self.masks.sizes) - fixed
 
     def trainable(self) -> dict[str, Tensor]:
-        return {**{f"scores/{name}": s for name, s in self.scores.items()}, **super().trainable()}
+        return {**self.gates(), **super().trainable()}
+
+    def gates(self) -> dict[str, Tensor]:
+        return {f"scores/{name}": s for name, s in self.scores.items()}
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.Adam(parameters, lr=self.lr, fused=True)
