@@ -67,7 +67,7 @@ def test_old_tasks_stay_bit_identical(method: Any, made: Any) -> None:
 
 def test_a_loop_is_the_learners_step_by_step() -> None:
     """Plain SGD on the same batches: the loop's weights are those that the rule gives when it is written out."""
-    hats = Hats(net(), HAT(s_max=3.0, c=0.5))
+    hats = Hats(net(), HAT(s_max=3.0, c=0.5, lr=0.1))
     hats.begin("a", Classification(3), steps=STEPS)
     optimizer = hats.guard(SGD(hats.trainable(), lr=0.1))
     weights = [p.detach().double().clone() for p in hats.net.parameters()]
@@ -91,6 +91,52 @@ def test_a_loop_is_the_learners_step_by_step() -> None:
     for mine, theirs in zip(hats.net.parameters(), weights, strict=True):
         torch.testing.assert_close(mine.double(), theirs, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(hats.embedding.double(), embedding, rtol=1e-3, atol=1e-4)
+
+
+def crossed(made: Callable[[Any], Optimizer]) -> float:
+    """Return the share of gates that change sides in four epochs."""
+    hats = Hats(net(), HAT(s_max=50.0, lr=0.5))
+    hats.begin("a", Classification(3), steps=STEPS)
+    before = hats.embedding.detach() > 0
+    optimizer = hats.guard(made(hats.trainable()))
+    for x, y in batches(1, 4):
+        optimizer.zero_grad()
+        (cross_entropy(hats(x), y) + hats.penalty()).backward()
+        optimizer.step()
+    return float(((hats.embedding.detach() > 0) != before).float().mean())
+
+
+def test_gates_move_by_a_rule_of_their_own_unless_they_get_a_group() -> None:
+    """AdamW, RMSprop and SGD of other rates move them as far as the method's SGD does; a group of theirs counts."""
+    usual = crossed(lambda p: SGD(p, lr=0.05))
+    assert usual > 0.05
+    for made in (
+        lambda p: AdamW(p, lr=1e-3),
+        lambda p: RMSprop(p, lr=1e-4),
+        lambda p: SGD(p, lr=1e-3, momentum=0.9),
+    ):
+        assert crossed(made) == pytest.approx(usual, rel=0.5)
+    others = ("net", "heads", "norms")
+    rest = lambda p: {"params": [t for name in others for t in p[name]]}  # noqa: E731
+    assert crossed(lambda p: AdamW([rest(p), {"params": p["gates"], "lr": 0.0}], lr=1e-3)) == 0
+    assert crossed(lambda p: AdamW([rest(p), {"params": p["gates"], "lr": 0.5}], lr=1e-3)) > usual
+
+
+def test_gates_follow_the_rate_of_the_weights() -> None:
+    moved = []
+    for share in (1.0, 0.0):
+        hats = Hats(net(), HAT(s_max=50.0))
+        hats.begin("a", Classification(3), steps=STEPS)
+        began = hats.embedding.detach().clone()
+        optimizer = hats.guard(AdamW(hats.trainable(), lr=1e-3))
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _, share=share: share)
+        for x, y in batches(1):
+            optimizer.zero_grad()
+            (cross_entropy(hats(x), y) + hats.penalty()).backward()
+            optimizer.step()
+        moved.append(float((hats.embedding.detach() - began).abs().max()))
+    assert moved[0] > 0.01
+    assert moved[1] == 0
 
 
 def test_accumulation_clipping_closures_and_a_scheduler_break_nothing() -> None:

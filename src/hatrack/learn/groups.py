@@ -31,11 +31,11 @@ NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 class Groups(list[Tensor]):
     """All that is trained but the gates, as the list that torch's optimisers take; by name, each group as a list.
 
-    Every group is there, and may be empty.
+    Every group is there, and may be empty. `gates`: whether the list has them too.
     """
 
-    def __init__(self, named: Mapping[str, list[Tensor]]) -> None:
-        super().__init__(tensor for name in GROUPS if name != "gates" for tensor in named[name])
+    def __init__(self, named: Mapping[str, list[Tensor]], gates: bool = False) -> None:
+        super().__init__(tensor for name in GROUPS if gates or name != "gates" for tensor in named[name])
         self._named = dict(named)
 
     @overload
@@ -50,8 +50,8 @@ class Groups(list[Tensor]):
         return list(self._named[key])
 
 
-def grouped(method: Method) -> Groups:
-    """Return what the method trains in this phase."""
+def grouped(method: Method, listed: bool = False) -> Groups:
+    """Return what the method trains in this phase; `listed`: gates among it."""
     gates, net = method.gates(), method.model.net
     named: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
     for name, tensor in method.trainable().items():
@@ -65,7 +65,7 @@ def grouped(method: Method) -> Groups:
         else:
             home = "net"
         named[home].append(tensor)
-    return Groups(named)
+    return Groups(named, listed)
 
 
 def beside(method: Method, optimizer: Optimizer) -> Optimizer | None:

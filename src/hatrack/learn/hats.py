@@ -34,6 +34,8 @@ from hatrack.errors import HatrackError
 from hatrack.learn.before import Before
 from hatrack.learn.core import Core
 from hatrack.learn.first_input import first_input
+from hatrack.learn.groups import Groups, grouped
+from hatrack.learn.guard import Guard
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group
@@ -166,59 +168,45 @@ class Hats(nn.Module):
                 self._own.append(key.replace(".", "_").replace("/", "_"))
                 self._parameters[self._own[-1]] = tensor  # type: ignore[assignment] # a task's norms are plain tensors
 
-    def trainable(self) -> list[Tensor]:
-        """Return what the optimiser of the task in progress has to hold."""
+    def trainable(self) -> Groups:
+        """Return what the optimiser of the task in progress has to hold, as a list; groups of it by name.
+
+        Those are "net", "gates", "heads" and "norms". Gates move by the method's own rule, at a rate that falls as the
+        optimiser's does, unless they are given a group of their own.
+        """
         self._refuse_idle()
-        return list(self._core.method.trainable().values())
+        return grouped(self._core.method, listed=True)
 
     def guard(self, optimizer: Optimizer) -> Optimizer:
         """Let an optimiser's steps keep old tasks as they are, and return it; it may be wrapped by others after.
 
-        Gradients are edited before each step, after its closure where it takes one; after it, gates are clamped and
-        locked entries get their bits back. When the task has ended the optimiser makes no further step.
+        See guard.py for what is done around each step. When the task has ended the optimiser makes no further one.
         """
         self._refuse_idle()
         method, task = self._core.method, self._core.finished
         refuse_unfit_optimizer(optimizer, method.trainable())
         name = self._core.tasks[task].name
 
-        def edit() -> None:
-            if any(tensor.grad is not None for tensor in method.trainable().values()):
-                method.after_backward()
-
-        def before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def refuse() -> None:
             if self._core.finished != task or len(self._core.tasks) == task:
                 raise HatrackError(
                     f"this optimiser was guarded for task {name!r}, which is over; guard a new one for the next task."
                 )
-            _, *places = args  # the optimiser, and what its step was given
-            closure = places[0] if places else kwargs.get("closure")
-            if closure is None:
-                edit()
-                return None
-
-            def edited() -> Any:
-                loss = closure()
-                edit()
-                return loss
-
-            return ((args[0], edited, *places[1:]), kwargs) if places else (args, {**kwargs, "closure": edited})
-
-        def after(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            method.after_step()
-            self._done += 1
-            if self._done % self._steps:
-                method.clock.advance()
-            else:
-                method.clock.start(self._steps)
-                if self.training:
-                    method.begin_epoch()
 
         if method.lock is not None:
             method.lock.trust(None)
-        optimizer.register_step_pre_hook(before)
-        optimizer.register_step_post_hook(after)
+        Guard(method, optimizer, refuse, self._count)
         return optimizer
+
+    def _count(self) -> None:
+        """Let the clock of the epoch go on."""
+        self._done += 1
+        if self._done % self._steps:
+            self._core.method.clock.advance()
+        else:
+            self._core.method.clock.start(self._steps)
+            if self.training:
+                self._core.method.begin_epoch()
 
     def penalty(self) -> Tensor:
         """Return what the method adds to the loss of the batch that was answered last; 0 in evaluation."""
