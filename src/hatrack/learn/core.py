@@ -147,7 +147,7 @@ class Core:
         if len(self.tasks) > self.finished and self.tasks[self.finished].name != name:
             raise HatrackError(
                 f"the learner was interrupted in task {self.tasks[self.finished].name!r}; go on with that one before "
-                f"{name!r}, or give it up with abandon()."
+                f"{name!r}, or give it up with learner.abandon()."
             )
 
     def _add_task(self, learned: Learned, features: tuple[int, ...], history: TaskHistory) -> None:
