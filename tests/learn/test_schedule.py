@@ -212,7 +212,7 @@ class Halving:
 
 TORCHS: dict[str, Any] = {
     "StepLR": partial(torchs.StepLR, step_size=2),
-    "MultiStepLR": partial(torchs.MultiStepLR, milestones=[1, 3], gamma=0.5),
+    "MultiStepLR": partial(torchs.MultiStepLR, milestones=[1, 3, 5], gamma=0.5),
     "ExponentialLR": partial(torchs.ExponentialLR, gamma=0.8),
     "LambdaLR": partial(torchs.LambdaLR, lr_lambda=lambda epoch: 1 / (1 + epoch)),
     "LambdaLR with a state": lambda optimizer: torchs.LambdaLR(optimizer, Halving()),

@@ -98,6 +98,10 @@ def test_a_changed_spec_is_refused(tmp_path: Path) -> None:
     records = Records(tmp_path / "m")
     with pytest.raises(HatrackError, match=r"changed after the run had started \(seed\)"):
         records.start({"seed": 1})
+    with pytest.raises(HatrackError, match=r"changed after the run had started \(scheduler\)"):
+        records.start({"seed": 0, "scheduler": "cosine"})
+    with pytest.raises(HatrackError, match=r"changed after the run had started \(seed\)"):
+        records.start({})  # what is as usual may be left out of a spec
     records.close()
 
 

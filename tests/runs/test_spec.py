@@ -15,6 +15,7 @@ from hatrack.methods.hat import HAT
 from hatrack.runs import spec
 from hatrack.runs.accepted import REGISTRIES
 from hatrack.runs.spec import Spec, resolve
+from hatrack.studies.plan import folder_name
 
 
 def test_nothing_given_is_hat_on_split_digits() -> None:
@@ -85,6 +86,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, method: str, benchmark: st
         ({}, [("widths", 5)], "widths must be a list such as [1, 2], got 5."),
         ({"epochs": 0}, [], "epochs must be greater than or equal to 1, got 0."),
         ({"epochs": 1.5}, [], "epochs must be a valid integer, got 1.5."),
+        ({}, [("scheduler", "cosin")], "unknown scheduler 'cosin'; did you mean 'cosine'? Accepted: constant, "),
         ({"batch_size": -1}, [], "batch_size must be greater than or equal to 1, got -1."),
         ({"seed": -1}, [], "seed must be greater than or equal to 0, got -1."),
         ({"method": 3}, [], "method must be a valid string, got 3."),
@@ -100,6 +102,18 @@ def test_every_mistake_is_one_line(given: dict[str, Any], sets: list[tuple[str, 
         resolve(given, sets)
     assert str(caught.value).startswith(says)
     assert "\n" not in str(caught.value)
+
+
+def test_the_scheduler_is_a_setting_and_the_usual_one_names_no_other_run(tmp_path: Path) -> None:
+    usual, cosine = resolve({}), resolve({}, [("scheduler", "cosine")])
+    assert (usual.scheduler, cosine.scheduler) == ("patience", "cosine")
+    assert 'scheduler = "patience"\n' in usual.toml()
+    assert cosine.written()["scheduler"] == "cosine"
+    assert "scheduler" not in usual.model_dump()  # as in version 0.1, which named runs by it
+    assert folder_name(usual) != folder_name(cosine)
+    old = tmp_path / "spec.toml"
+    old.write_text(usual.toml().replace('scheduler = "patience"\n', ""))
+    assert spec.read(old) == usual
 
 
 def test_a_name_that_two_parts_have_needs_its_part() -> None:

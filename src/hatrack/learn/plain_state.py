@@ -44,7 +44,8 @@ def filled(fresh: Any, saved: Any) -> Any:
     if isinstance(fresh, Mapping) and isinstance(saved, Mapping):
         named = {str(key): key for key in fresh}
         made: Any = copy(fresh)
-        made.update({named.get(key, key): filled(fresh.get(named.get(key)), held) for key, held in saved.items()})
+        for key, held in saved.items():  # one by one: a Counter's update adds
+            made[named.get(key, key)] = filled(fresh.get(named.get(key)), held)
         return made
     if isinstance(fresh, list | tuple) and isinstance(saved, list):
         known = [*fresh, *[None] * (len(saved) - len(fresh))]
