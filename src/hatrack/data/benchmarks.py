@@ -11,6 +11,7 @@ from typing import Any
 
 from hatrack.data import by_class, federated, permuted
 from hatrack.data.fewer import OPTION, fewer
+from hatrack.data.folders import folders
 from hatrack.data.locate import Folder
 from hatrack.data.mixture import MEMBERS, mixture
 from hatrack.data.sensors import sensors
@@ -162,6 +163,7 @@ _OWN = [
         sensors,
         {"net": "conv1d", "batch_size": 16},
     ),
+    Benchmark("folders", "your own folders of pictures, a task each (--task NAME=DIR)", folders, _ALEXNET),
     Benchmark("sequence", "your own: the tasks that a TOML file lists (file=...)", partial(sequence, make), _MLP),
 ]
 BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)
