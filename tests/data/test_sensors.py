@@ -16,6 +16,7 @@ from hatrack.data import sensors, tasks
 from hatrack.data.rows import shuffled
 from hatrack.data.ts import read_ts
 from hatrack.errors import HatrackError, HatrackWarning
+from hatrack.studies.cost import SIZES
 
 HEAD = "@timeStamps false\n@classLabel true a b\n@data\n"
 CPU = torch.device("cpu")
@@ -175,6 +176,13 @@ class TestReal:
             "OSULeaf": (200, 242, 6),
         }
         assert sizes == {name: wanted[name] for name in made}
+        size = SIZES["sensors"]
+        if len(made) == size.tasks:
+            counted = [
+                sum(len(part) for part in parts)
+                for parts in zip(*((t.train, t.test) for t in made.values()), strict=True)
+            ]
+            assert [*counted, sum(t.classes for t in made.values())] == [size.train, size.test, size.classes]
         for task in made.values():
             assert task.train.first(2).shape == (2, 12, 128)
             assert bool(task.inputs.on(CPU)(task.train.on(CPU)[0]).isfinite().all())
