@@ -708,6 +708,10 @@ class Zeroed(nn.Module):
         return x + self.scale * torch.tanh(self.branch(x))
 
 
+def series() -> nn.Module:
+    return build("conv1d", (3, 16), widths=(6, 8, 7), kernel=3, stretches=2)
+
+
 def vit() -> nn.Module:
     return build("vit", PICTURE, patch=4, width=8, depth=2, heads=2, hidden=12)
 
@@ -733,6 +737,7 @@ ZOO: dict[str, Kept] = {
     "mobile": Kept(Mobile, tight=0.9, norms=True),
     "unet": Kept(UNet),
     "conv1d": Kept(conv1d, (3, 16), tight=0.9),
+    "series": Kept(series, (3, 16), tight=0.5, norms=True),
     "shuffle": Kept(Shuffle),
     "encoder": Kept(lambda: Encoder(False), tight=0.9),
     "encoder-first": Kept(lambda: Encoder(True), tight=0.9),

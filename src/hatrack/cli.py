@@ -50,6 +50,10 @@ def run(
     benchmark: Annotated[
         str | None, typer.Option(help=f"See: hatrack list benchmarks; {CODE}. [default: split-digits]")
     ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DIR", help="In place of --benchmark: pictures as DIR/<class>/*.png; repeatable."),
+    ] = None,
     net: Annotated[str | None, typer.Option(help=f"See: hatrack list nets; {CODE}. [default: the benchmark's]")] = None,
     seed: Annotated[str | None, typer.Option(metavar="N", help="Decides everything random. [default: 0]")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0-7", help="Several seeds, trained side by side.")] = None,
@@ -85,6 +89,11 @@ def run(
     given = words | {key: None if text is None else values.value_of(text) for key, text in numbers.items()}
     given = {key: spec.chosen(key, value) for key, value in given.items()}
     sets = [(key, spec.chosen(key, value)) for key, value in map(values.parse, settings or [])]
+    if task:
+        if benchmark is not None:
+            raise HatrackError("--task and --benchmark were both given; give one.")
+        given["benchmark"] = "folders"
+        sets.append(("folders", values.parse_tasks(task)))
     if seeds is None:
         resolved = spec.resolve(given | _joined(device), sets)
         setup = prepare(resolved)

@@ -17,7 +17,8 @@ def test_every_sequence_of_the_papers_is_there() -> None:
     assert set(BENCHMARKS) == {
         "split-digits", "permuted-digits", "split-mnist", "mnist2", "permuted-mnist", "mixture", "cifar",
         "split-cifar10", "split-cifar100", "c-10", "c-20", "tiny-imagenet", "t-10", "t-20", "imagenet32",
-        "imagenet32-100", "i-100", "fceleba", "fc-10", "fc-20", "femnist", "fe-10", "fe-20", "sequence",
+        "imagenet32-100", "i-100", "fceleba", "fc-10", "fc-20", "femnist", "fe-10", "fe-20", "folders", "sensors",
+        "sequence",
     }  # fmt: skip
 
 
@@ -34,6 +35,9 @@ def test_options_are_those_that_tasks_takes() -> None:
     assert BENCHMARKS["mixture"].options == {"without": (), "replace": None}
     assert BENCHMARKS["tiny-imagenet"].options == {"tasks": 10}
     assert BENCHMARKS["t-20"].options == {}
+    assert BENCHMARKS["sensors"].options == {"length": 128, "without": ()}
+    assert BENCHMARKS["folders"].options == {"folders": None, "shape": (3, 32, 32)}
+    assert BENCHMARKS["folders"].required == ["folders"]
     assert (BENCHMARKS["sequence"].options, BENCHMARKS["sequence"].required) == ({"file": None}, ["file"])
     assert BENCHMARKS["split-digits"].needs_data is False
     assert BENCHMARKS["sequence"].needs_data is True

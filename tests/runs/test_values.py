@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
 from hatrack.errors import HatrackError
-from hatrack.runs.values import fit, parse, parse_all, plain
+from hatrack.runs.values import fit, parse, parse_all, parse_tasks, plain
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,27 @@ def test_fit_refuses(value: Any, annotation: Any, says: str) -> None:
     with pytest.raises(HatrackError) as caught:
         fit("c", value, annotation)
     assert str(caught.value) == says
+
+
+def test_tasks_are_folders_by_name() -> None:
+    assert list(parse_tasks(["dogs=a/b", " cats = c=d "]).items()) == [("dogs", "a/b"), ("cats", "c=d")]
+    with pytest.raises(HatrackError, match="two tasks are called 'cats'; give each --task a name of its own"):
+        parse_tasks(["cats=a", "cats=b"])
+
+
+@pytest.mark.parametrize("word", ["cats", "=a", "cats=", " = ", ""])
+def test_tasks_without_a_name_or_a_folder_are_refused(word: str) -> None:
+    with pytest.raises(HatrackError, match="--task takes NAME=DIR") as caught:
+        parse_tasks([word])
+    assert repr(word) in str(caught.value)
+
+
+def test_every_path_in_a_table_means_the_same_from_anywhere() -> None:
+    paths = dict[str, str | os.PathLike[str]]
+    assert fit("x", {"a": "b", "c": "/d"}, paths) == {"a": os.path.abspath("b"), "c": "/d"}
+    assert fit("x", {"a": "b"}, dict[str, str]) == {"a": "b"}
+    with pytest.raises(HatrackError, match=r"x\.a must not hold a zero byte"):
+        fit("x", {"a": "b\0"}, paths)
 
 
 def test_plain() -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 from hatrack.data import by_class, federated, permuted
 from hatrack.data.fewer import OPTION, fewer
+from hatrack.data.folders import folders
 from hatrack.data.locate import Folder
 from hatrack.data.mixture import MEMBERS, mixture
+from hatrack.data.sensors import sensors
 from hatrack.data.sequence import sequence
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
@@ -155,6 +157,13 @@ _OWN = [
     Benchmark("femnist", "F-EMNIST: 62 characters, a LEAF writer a task (SPG)", federated.femnist, _ALEXNET),
     Benchmark("fe-10", "femnist in 10 tasks", federated.femnist, _ALEXNET, {"tasks": 10}),
     Benchmark("fe-20", "femnist in 20 tasks", federated.femnist, _ALEXNET, {"tasks": 20}),
+    Benchmark(
+        "sensors",
+        "eight sets of real time series: motion, gestures, power, speech, outlines; order by seed",
+        sensors,
+        {"net": "conv1d", "batch_size": 16},
+    ),
+    Benchmark("folders", "your own folders of pictures, a task each (--task NAME=DIR)", folders, _ALEXNET),
     Benchmark("sequence", "your own: the tasks that a TOML file lists (file=...)", partial(sequence, make), _MLP),
 ]
 BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)

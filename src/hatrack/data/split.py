@@ -75,7 +75,7 @@ def make_task(
         "shape": list(pictures.shape),
         "labels": [int(label) for label in classes],
         "class_names": [pictures.names[label] for label in classes],
-        "rows": _digest(parts.train, parts.valid, test, np.array(inputs.permutation or (), dtype=np.int64)),
+        "rows": checksum(parts.train, parts.valid, test, np.array(inputs.permutation or (), dtype=np.int64)),
         "notes": [*pictures.notes, *notes],
     }
     train, valid, tested = (
@@ -84,8 +84,8 @@ def make_task(
     return Task(name, train, valid, tested, classes=len(classes), inputs=inputs, about=about)
 
 
-def _digest(*rows: Rows) -> str:
-    """Return a short checksum of the rows of the parts and the permutation: equal splits, equal digests."""
+def checksum(*rows: Rows) -> str:
+    """Return a short checksum of the rows of the parts and what else is given: equal splits, equal digests."""
     digest = hashlib.sha256()
     for part in rows:
         digest.update(len(part).to_bytes(8, "little"))

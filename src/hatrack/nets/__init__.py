@@ -9,6 +9,7 @@ from torch import nn
 
 from hatrack.errors import HatrackError, unknown
 from hatrack.nets.alexnet import alexnet
+from hatrack.nets.conv1d import conv1d
 from hatrack.nets.mlp import mlp
 from hatrack.nets.resnet import resnet18, resnet50
 from hatrack.nets.vit import ViT
@@ -31,7 +32,9 @@ def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:
 
 
 NETS: Registry[Callable[..., nn.Module]] = Registry(
-    "net", {"alexnet": alexnet, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": ViT}, _net
+    "net",
+    {"alexnet": alexnet, "conv1d": conv1d, "mlp": mlp, "resnet18": resnet18, "resnet50": resnet50, "vit": ViT},
+    _net,
 )
 
 

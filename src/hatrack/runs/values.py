@@ -34,6 +34,19 @@ def parse_all(words: Iterable[str]) -> dict[str, Any]:
     return found
 
 
+def parse_tasks(words: Iterable[str]) -> dict[str, str]:
+    """Return the folders of several `NAME=DIR`, by the names of their tasks."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, place = (part.strip() for part in word.partition("="))
+        if not (name and equals and place):
+            raise HatrackError(f"--task takes NAME=DIR, such as --task cats=pictures/cats, got {word!r}.")
+        if name in found:
+            raise HatrackError(f"two tasks are called {name!r}; give each --task a name of its own.")
+        found[name] = place
+    return found
+
+
 def fit(name: str, value: Any, annotation: Any) -> Any:
     """Return `value` as `annotation` has it (a whole number where a float is due, a list for a tuple)."""
     if value == "none" and NoneType in get_args(annotation):
@@ -51,6 +64,13 @@ def fit(name: str, value: Any, annotation: Any) -> Any:
         raise complaint(error, name) from None
     except PydanticUserError:
         raise HatrackError(f"{name} is annotated with {annotation!r}, which no setting can be given for.") from None
+    if isinstance(fitted, dict):
+        return {key: _placed(f"{name}.{key}", inner, get_args(annotation)[-1]) for key, inner in fitted.items()}
+    return _placed(name, fitted, annotation)
+
+
+def _placed(name: str, fitted: Any, annotation: Any) -> Any:
+    """Return a path as one that means the same from anywhere, and whatever else as it is."""
     if isinstance(fitted, str) and "\0" in fitted:
         raise HatrackError(f"{name} must not hold a zero byte, got {fitted!r:.99}.")
     is_path = any(get_origin(part) is os.PathLike for part in get_args(annotation))

@@ -95,6 +95,7 @@ SIZES: dict[str, Size] = {
     "femnist": Size(10, 31_000, 620, 6200, _GREY),
     "fe-10": Size(10, 31_000, 620, 6200, _GREY),
     "fe-20": Size(20, 62_000, 1240, 12_400, _GREY),
+    "sensors": Size(8, 691, 46, 2156, (12, 128)),
 }
 
 
@@ -140,10 +141,10 @@ def _sample_epochs(spec: Spec) -> tuple[float, float]:
     """
     size = SIZES[spec.benchmark]
     count = spec.benchmark_options.get("tasks", size.tasks)
-    if spec.benchmark == "mixture":
+    if "without" in spec.benchmark_options:
         count -= len(names_in(spec.benchmark_options["without"] or ()))
     # Where it is not one set that is divided, a task is as large in any number.
-    parts = size.tasks if spec.benchmark.startswith(("permuted", "mixture")) else count
+    parts = size.tasks if spec.benchmark.startswith(("permuted", "mixture", "sensors")) else count
     each, tested = size.train / parts, size.test / parts
     most_a_class = spec.benchmark_options.get(OPTION)
     each = min(each, most_a_class * size.classes / parts) if most_a_class else each
