@@ -16,7 +16,7 @@ only what is kept gets its old values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -224,6 +224,16 @@ class Method(Holder):
             self.lock.after_step()
         for part in self.parts:
             part.after_step()
+
+    def adopt(self, gates: Tensor | None = None) -> None:
+        """Take the network as it is for what the first task has learned, or what boolean `gates` leave open of it."""
+
+    def worth(self, batches: Iterator[Any]) -> Tensor | None:
+        """Return what each gate that `adopt` takes is worth to the network's answers; None: nothing can be closed.
+
+        `batches`: prepared inputs of the task, without end.
+        """
+        return None
 
     def end_task(self, feed: Feed) -> None:
         """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""

@@ -9,7 +9,9 @@ loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}), a^{<t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,7 @@ from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, price
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import scratch
+from hatrack.methods.parts.worth import learned_worth
 
 
 @dataclass
@@ -59,6 +62,23 @@ class HardAttention(Method):
     def hardens(self) -> bool:
         """Whether gates are made 0 or 1 when a task ends."""
         return True
+
+    def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
+        """Return the logits of a task under these gates."""
+        raise NotImplementedError
+
+    def adopt(self, gates: Tensor | None = None) -> None:
+        opened = torch.ones_like(self.embedding, dtype=torch.bool) if gates is None else gates
+        self.embedding.data.copy_(torch.where(opened, EMBEDDING_RANGE, -EMBEDDING_RANGE))
+
+    def worth(self, batches: Iterator[Any]) -> Tensor:
+        return learned_worth(
+            lambda x, gates: self.gated(x, self.task, gates),
+            len(self.embedding),
+            self.target,
+            batches,
+            self.model.device,
+        )
 
     def penalty(self) -> Tensor:
         assert self.price is not None
