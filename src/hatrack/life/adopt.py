@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
 from time import monotonic
@@ -28,7 +27,7 @@ from hatrack.learn.last_layer import own_last_layer, taken_off
 from hatrack.learn.loop import Data, all_or_nothing, begin_task, drawing, end_task, gather, test_all
 from hatrack.learn.seeds import generator
 from hatrack.measure.shares import Share
-from hatrack.methods.parts.worth import without_end
+from hatrack.methods.parts.worth import least, most, without_end
 from hatrack.modes import evaluating, undisturbed, untouched
 from hatrack.targets import Classification, Dense, Regression
 from hatrack.tree import mapped
@@ -218,30 +217,26 @@ def _leave_room(learner: Learner, task: Task, data: Data, room: float, cost: flo
             f"{method.name} cannot leave room in a network that it adopts, it has no gates or masks to close; leave "
             f"room out, or choose hat, pmask or packnet."
         )
-    order, found = worth.argsort(stable=True), [0, before]
-
-    def closed(count: int) -> None:
-        gates = torch.ones_like(worth, dtype=torch.bool)
-        gates[order[:count]] = False
-        method.adopt(gates)
+    found: tuple[int, float] = 0, before
 
     def roomy(count: int) -> bool:
-        closed(count)
+        method.adopt(most(worth, count))
         return _free(learner) >= room
 
     def costly(count: int) -> bool:
-        closed(count)
+        nonlocal found
+        method.adopt(most(worth, count))
         score = _score(learner, data)
         fallen = before - score if target.larger_is_better else score - before
         if not fallen <= cost:
             return True
-        found[:] = [count, score]
+        found = count, score
         return False
 
-    wanted = _first(roomy, len(order))
+    wanted = least(roomy, len(worth))
     if costly(wanted):
-        _first(costly, wanted)
-        closed(int(found[0]))
+        least(costly, wanted)
+        method.adopt(most(worth, found[0]))
         warnings.warn(
             HatrackWarning(
                 f"task {task.name!r}: within a cost of {cost:g} in {target.score_name}, {_free(learner):.1%} of the "
@@ -262,12 +257,3 @@ def _rest(taken: Share | None) -> Share | None:
         "total": 1 - taken["total"],
         "layers": {layer: 1 - share for layer, share in taken["layers"].items()},
     }
-
-
-def _first(holds: Callable[[int], bool], last: int) -> int:
-    """Return the least number up to `last` for which it holds, or `last`, if it holds from some number on."""
-    low, high = 0, last
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low

@@ -60,6 +60,8 @@ class HAT(HardAttention):
         return torch.stack([mask.float() for mask in self.masks]).amax(0)
 
     def forward(self, x: Any) -> Tensor:
+        if self.fixed:
+            return self.gated(x, self.task, self.final_gates())
         gates = gate(self.embedding, self.scale())
         self.price = sparsity(gates, self.prices)
         return self.model.logits(x, self.task, flushed(gates))

@@ -89,6 +89,8 @@ class PMask(HardAttention):
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def forward(self, x: Any) -> Tensor:
+        if self.fixed:
+            return self.gated(x, self.task, self.final_gates())
         self.price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
         return self.model.logits(x, self.task, weights=weights)
 
