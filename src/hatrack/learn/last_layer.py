@@ -52,8 +52,7 @@ def notice_last_layer(model: Model, x: Any, task: str, outputs: int) -> None:
     name = own_last_layer(model, x)
     if name is None:
         return
-    layer = model.net.get_submodule(name)
-    width, reads = (int(side) for side in layer.weight.shape[:2])
+    width, reads = model.net.get_parameter(f"{name}.weight").shape[:2]
     counted = width < reads and (width == outputs or width in USUAL)
     if NAMES & set(name.split(".")) or counted:
         warnings.warn(

@@ -150,7 +150,7 @@ class Learner(Core):
             self._learning = None
 
     def adopt(self, task: Task, head: nn.Module | None = None, *, room: float = 0.0, cost: float = 0.01) -> Adopted:
-        """Make what the network does today, read by `head`, the first finished task: locked and verified like any other.
+        """Make what net does today, read by `head`, the first finished task, locked and verified like any other.
 
         head  the last layer, taken off the network: torch.nn.Linear or a 1×1 convolution
         room  the share of weights to be left free, found on the task's samples with the network's own answers as the

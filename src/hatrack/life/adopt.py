@@ -14,7 +14,7 @@ import warnings
 from dataclasses import dataclass, replace
 from math import isfinite
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +86,7 @@ def adopt(learner: Learner, task: Task, head: nn.Module | None, room: float, cos
                 f"task {task.name!r} cannot be adopted: the learner has {learner.tasks[0].name!r} already, and its "
                 f"network is no longer what it was; adopt comes before all other tasks."
             )
+        _refuse_changed(learner, task)
         weight, bias = _parameters(learner, task, head)
         task = _ready(task, weight)
         data = gather(learner, task)
@@ -116,21 +117,36 @@ def _refuse_share(name: str, given: object, below: float) -> None:
         raise HatrackError(f"{name} must be a figure of 0 or more{most}, got {given!r}.")
 
 
+def _refuse_changed(learner: Learner, task: Task) -> None:
+    """Refuse a network that is not what it was handed over as: what tasks keep for themselves starts from that."""
+    initial = learner.model.initial
+    for name, tensor in learner.model.tensors().items():
+        if not torch.equal(tensor, initial[name]):
+            raise HatrackError(
+                f"task {task.name!r} cannot be adopted: the network was changed after the learner was made ({name}); "
+                f"make a new learner of it."
+            )
+
+
 def _parameters(learner: Learner, task: Task, head: nn.Module | None) -> tuple[Tensor, Tensor | None]:
     """Return a head's weight, an output a row, and its bias."""
     whose = f"task {task.name!r}: head"
     if head is None:
         raise HatrackError(f"{whose} is missing, the network's last layer, apart from it: {_how(learner, task)}.")
-    point = isinstance(head, CONVOLUTIONS) and head.kernel_size.count(1) == len(head.kernel_size)
-    plain = isinstance(head, nn.Linear) or (point and head.groups == 1 and set(head.stride) == {1})
+    if isinstance(head, CONVOLUTIONS):
+        plain = {*head.kernel_size, *head.stride, head.groups} == {1}
+    else:
+        plain = isinstance(head, nn.Linear)
     if not plain:
         raise HatrackError(
             f"{whose} must be the last linear layer (torch.nn.Linear, or a 1×1 convolution), got "
             f"{type(head).__name__}; leave in the network what comes before that layer."
         )
-    if not torch.finfo(head.weight.dtype).bits <= 32:
-        raise HatrackError(f"{whose} is of {head.weight.dtype}, heads are of torch.float32; convert network and head.")
-    return head.weight.detach().flatten(1), None if head.bias is None else head.bias.detach()
+    weight, bias = (None if p is None else p.detach() for p in (head.weight, head.bias))
+    assert isinstance(weight, Tensor)
+    if weight.dtype == torch.float64:
+        raise HatrackError(f"{whose} is of {weight.dtype}, heads are of torch.float32; convert network and head.")
+    return weight.flatten(1), bias
 
 
 def _how(learner: Learner, task: Task) -> str:
@@ -253,7 +269,11 @@ def _free(learner: Learner) -> float:
 
 
 def _rest(taken: Share | None) -> Share | None:
-    return None if taken is None else {
-        "total": 1 - taken["total"],
-        "layers": {layer: 1 - share for layer, share in taken["layers"].items()},
-    }
+    return (
+        None
+        if taken is None
+        else {
+            "total": 1 - taken["total"],
+            "layers": {layer: 1 - share for layer, share in taken["layers"].items()},
+        }
+    )

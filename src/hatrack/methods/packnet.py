@@ -100,8 +100,8 @@ class PackNet(Method):
     def adopt(self, gates: Tensor | None = None) -> None:
         """What is left free keeps its values: the next task learns on from them."""
         opened = {} if gates is None else self.masks.by_name(gates)
-        for name, kept in opened.items():
-            self.owner[name].copy_(torch.where(kept, self.task + 1, FREE))
+        for name, mine in opened.items():
+            self.owner[name].copy_(torch.where(mine, self.task + 1, FREE))
 
     def worth(self, batches: Iterator[Any]) -> Tensor:
         """The rank of |w| in its layer, from 0 to 1: every layer gives up the same share."""

@@ -26,7 +26,6 @@ from hatrack.methods.parts.declared import scratch
 from hatrack.methods.parts.worth import learned_worth, least, most, without_end
 from hatrack.modes import evaluating
 
-
 PRETRAINED = "pretrained"
 BATCH = 64
 GENTLER = 50.0  # Adam's steps for a network that knows something, 0.001 by default
@@ -65,6 +64,7 @@ class HardAttention(Method):
         self.take(taken)
         if self.fixed:
             self.adopt()
+            nn.init.zeros_(self.model.heads[self.task].weight)
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""
@@ -114,7 +114,7 @@ class HardAttention(Method):
 
         def free(count: int) -> int:
             self.adopt(most(worth, count))
-            return sum(int((taken <= USED).sum()) for taken in self.occupied().values() if taken.ndim > 1)
+            return sum(int((taken <= USED).sum()) for taken in (self.occupied() or {}).values() if taken.ndim > 1)
 
         wanted = self.room * free(int((self.taken == 0).sum()))
         free(least(lambda count: free(count) >= wanted, len(worth)))
@@ -133,10 +133,10 @@ class HardAttention(Method):
     @torch.no_grad()
     def _give_back(self) -> None:
         """Let what no task has taken start the next one from where it was handed over."""
-        parameters = self.model.parameters()
-        for name, taken in self.occupied().items():
-            weight = parameters[name]
-            weight.copy_(torch.where(taken > 0, weight, self.model.initial[name]))
+        taken = self.occupied() or {}
+        for name, weight in self.shared().items():
+            if name in taken:
+                weight.copy_(torch.where(taken[name] > 0, weight, self.model.initial[name]))
 
     # ---- the step
 

@@ -1,8 +1,8 @@
 """What each gate is worth to what a network does, learned with its own answers as the teacher.
 
-    a      a gate in [0, 1] an entry, 1 at first; the weights stay as they are
-    loss   D(f_a(x), f_1(x)) / D(f_0(x), f_1(x)) + λ·Σ a·(1 − a^{<t}), D the target's distance; λ rises step by step
-    worth  Σ_steps a: what answers can do without closes while λ is small; ∞ for what earlier tasks have taken
+a      a gate in [0, 1] an entry, 1 at first; the weights stay as they are
+loss   D(f_a(x), f_1(x)) / D(f_0(x), f_1(x)) + λ·Σ a·(1 − a^{<t}), D the target's distance; λ rises step by step
+worth  Σ_steps a: what answers can do without closes while λ is small; ∞ for what earlier tasks have taken
 """
 
 from __future__ import annotations
