@@ -52,7 +52,9 @@ def notice_last_layer(model: Model, x: Any, task: str, outputs: int) -> None:
     name = own_last_layer(model, x)
     if name is None:
         return
-    width, reads = model.net.get_parameter(f"{name}.weight").shape[:2]
+    weight = model.net.get_submodule(name).weight
+    assert isinstance(weight, Tensor)
+    width, reads = weight.shape[:2]
     counted = width < reads and (width == outputs or width in USUAL)
     if NAMES & set(name.split(".")) or counted:
         warnings.warn(
@@ -67,7 +69,5 @@ def notice_last_layer(model: Model, x: Any, task: str, outputs: int) -> None:
 
 def taken_off(name: str) -> str:
     """Return the line of Python that takes a layer off a network."""
-    path, _, last = name.rpartition(".")
-    holder = f"net.{path}" if path else "net"
-    place = f"{holder}[{last}]" if last.isdigit() else f"{holder}.{last}"
+    place = "net" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in name.split("."))
     return f"head, {place} = {place}, torch.nn.Identity()"

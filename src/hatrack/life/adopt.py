@@ -35,7 +35,6 @@ from hatrack.tree import mapped
 if TYPE_CHECKING:
     from hatrack.learn.learner import Learner
 
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRIED = 64  # samples at most on which answers are compared with the head's own
 ROUNDING = 1e-4  # of the largest answer: what another order of the same sums may change
 
@@ -87,7 +86,11 @@ def adopt(learner: Learner, task: Task, head: nn.Module | None, room: float, cos
                 f"network is no longer what it was; adopt comes before all other tasks."
             )
         _refuse_changed(learner, task)
-        weight, bias = _parameters(learner, task, head)
+        if head is None:
+            raise HatrackError(
+                f"task {task.name!r}: head is missing, the network's last layer, apart from it: {_how(learner, task)}."
+            )
+        weight, bias = _parameters(task, head)
         task = _ready(task, weight)
         data = gather(learner, task)
         with all_or_nothing(learner, task):
@@ -128,25 +131,22 @@ def _refuse_changed(learner: Learner, task: Task) -> None:
             )
 
 
-def _parameters(learner: Learner, task: Task, head: nn.Module | None) -> tuple[Tensor, Tensor | None]:
+def _parameters(task: Task, head: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Return a head's weight, an output a row, and its bias."""
     whose = f"task {task.name!r}: head"
-    if head is None:
-        raise HatrackError(f"{whose} is missing, the network's last layer, apart from it: {_how(learner, task)}.")
-    if isinstance(head, CONVOLUTIONS):
-        plain = {*head.kernel_size, *head.stride, head.groups} == {1}
-    else:
-        plain = isinstance(head, nn.Linear)
-    if not plain:
+    if not isinstance(head, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) or not _pointwise(head):
         raise HatrackError(
             f"{whose} must be the last linear layer (torch.nn.Linear, or a 1×1 convolution), got "
             f"{type(head).__name__}; leave in the network what comes before that layer."
         )
-    weight, bias = (None if p is None else p.detach() for p in (head.weight, head.bias))
-    assert isinstance(weight, Tensor)
+    weight, bias = head.weight.detach(), head.bias
     if weight.dtype == torch.float64:
         raise HatrackError(f"{whose} is of {weight.dtype}, heads are of torch.float32; convert network and head.")
-    return weight.flatten(1), bias
+    return weight.flatten(1), None if bias is None else bias.detach()
+
+
+def _pointwise(head: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:
+    return isinstance(head, nn.Linear) or {*head.kernel_size, *head.stride, head.groups} == {1}
 
 
 def _how(learner: Learner, task: Task) -> str:
@@ -192,10 +192,10 @@ def _fill(learner: Learner, task: Task, weight: Tensor, bias: Tensor | None) -> 
 
 
 @torch.no_grad()
-def _refuse_other_answers(learner: Learner, task: Task, head: nn.Module | None) -> None:
+def _refuse_other_answers(learner: Learner, task: Task, head: nn.Module) -> None:
     """Refuse where the method answers otherwise than head(net(x)): it has changed weights, or masked some."""
     model, method = learner.model, learner.method
-    own = copy.deepcopy(head).to(model.device).float()  # type: ignore[union-attr]  # refused before
+    own = copy.deepcopy(head).to(model.device).float()
     with drawing(learner, 5):  # a Dataset may draw
         x = mapped(lambda part: part.to(model.device), task.train.first(TRIED))
     x = task.inputs.on(model.device)(x)

@@ -154,6 +154,11 @@ class Method(Holder):
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         """Draw the conclusions of a phase: its best epoch's weights are back in place."""
 
+    @property
+    def unjudged(self) -> int:
+        """The first steps of a phase in which validation is no judge: the last epoch counts as the best so far."""
+        return 0
+
     def trainable(self) -> dict[str, Tensor]:
         """Return what the optimiser moves in this task, by name."""
         own = self.model.private[self.task]

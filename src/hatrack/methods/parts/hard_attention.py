@@ -28,6 +28,7 @@ from hatrack.modes import evaluating
 
 PRETRAINED = "pretrained"
 BATCH = 64
+WARM = 200  # steps: a fresh head first makes a handful of validation samples worse, and nothing would be learned
 GENTLER = 50.0  # Adam's steps for a network that knows something, 0.001 by default
 
 
@@ -64,7 +65,6 @@ class HardAttention(Method):
         self.take(taken)
         if self.fixed:
             self.adopt()
-            nn.init.zeros_(self.model.heads[self.task].weight)
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""
@@ -103,6 +103,10 @@ class HardAttention(Method):
     def fixed(self) -> bool:
         """Whether gates are not trained: open at first, then closed by their worth."""
         return self.start == PRETRAINED
+
+    @property
+    def unjudged(self) -> int:
+        return WARM if self.fixed else super().unjudged
 
     def phases(self, epochs: int) -> Sequence[int]:
         return (epochs - epochs // 2, epochs // 2) if self.fixed else super().phases(epochs)
