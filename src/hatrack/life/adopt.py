@@ -24,8 +24,9 @@ from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.learn.capacity import taken_weights
 from hatrack.learn.fit import validate
 from hatrack.learn.last_layer import own_last_layer, taken_off
-from hatrack.learn.loop import Data, all_or_nothing, begin_task, drawing, end_task, gather, test_all
+from hatrack.learn.loop import Data, all_or_nothing, begin_task, end_task, gather, test_all
 from hatrack.learn.seeds import generator
+from hatrack.learn.trial import with_ids
 from hatrack.measure.shares import Share
 from hatrack.methods.parts.worth import least, most, without_end
 from hatrack.modes import evaluating, undisturbed, untouched
@@ -91,7 +92,7 @@ def adopt(learner: Learner, task: Task, head: nn.Module | None, room: float, cos
                 f"task {task.name!r}: head is missing, the network's last layer, apart from it: {_how(learner, task)}."
             )
         weight, bias = _parameters(task, head)
-        task = _ready(task, weight)
+        task = _ready(with_ids(learner.model, task), weight)
         data = gather(learner, task)
         with all_or_nothing(learner, task):
             began = monotonic()
@@ -196,7 +197,7 @@ def _refuse_other_answers(learner: Learner, task: Task, head: nn.Module) -> None
     """Refuse where the method answers otherwise than head(net(x)): it has changed weights, or masked some."""
     model, method = learner.model, learner.method
     own = copy.deepcopy(head).to(model.device).float()
-    with drawing(learner, 5):  # a Dataset may draw
+    with learner._drawing(5):  # a Dataset may draw
         x = mapped(lambda part: part.to(model.device), task.train.first(TRIED))
     x = task.inputs.on(model.device)(x)
     with evaluating(model.net), untouched(model.net), model.unrounded():

@@ -137,6 +137,12 @@ class Method(Holder):
             )
         self.task = task
 
+    @property
+    def phased(self) -> bool:
+        """Whether something is done between phases of a task: only a loop that knows of them will do."""
+        kind = type(self)
+        return kind.begin_phase is not Method.begin_phase or kind.end_phase is not Method.end_phase
+
     def phases(self, epochs: int) -> Sequence[int]:
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""
         return (epochs,)

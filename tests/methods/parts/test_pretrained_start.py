@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hatrack import HAT, HatrackError, Learner, PMask
+from hatrack import HAT, HatrackError, Hats, Learner, PMask
 from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.methods.parts.hard_attention import HardAttention
@@ -78,6 +78,13 @@ def test_fresh_networks_start_as_before() -> None:
     assert torch.equal(seen[0], expected)
     assert HAT().start == "normal"
     assert not HAT().fixed
+
+
+def test_any_loop_takes_gates_that_are_trained_and_refuses_phases() -> None:
+    assert Hats(mlp()[:-1], HAT()).finished == 0
+    with pytest.raises(HatrackError, match=r"^hat needs a loop of its own \(it learns in phases\)"):
+        Hats(mlp()[:-1], HAT(start="pretrained"))
+    assert METHODS["cat"]().phased
 
 
 def test_cat_which_has_phases_of_its_own_refuses() -> None:

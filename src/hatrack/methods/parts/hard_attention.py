@@ -108,6 +108,12 @@ class HardAttention(Method):
     def unjudged(self) -> int:
         return WARM if self.fixed else super().unjudged
 
+    @property
+    def phased(self) -> bool:
+        kind = type(self)
+        more = kind.begin_phase is not Method.begin_phase or kind.end_phase is not HardAttention.end_phase
+        return self.fixed or more
+
     def phases(self, epochs: int) -> Sequence[int]:
         return (epochs - epochs // 2, epochs // 2) if self.fixed else super().phases(epochs)
 
