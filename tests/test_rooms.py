@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-FORWARD = {"learn/learner.py imports runs"}  # learner.report(folder), a shortcut for users, loaded when called
+# learner.report(folder) and learner.adopt(task), shortcuts for users, loaded when called
+FORWARD = {"learn/learner.py imports runs", "learn/learner.py imports life"}
 CLONE = Path(__file__).resolve().parents[1]
 SOURCE = CLONE / "src" / "hatrack"
 

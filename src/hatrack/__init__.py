@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hatrack.learn.proof.verification import Verification
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
+    from hatrack.life.adopt import Adopted
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "HAT",
+    "Adopted",
     "ByStep",
     "CapacityWarning",
     "DivergenceWarning",
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Adopted": "life.adopt",
     "ByStep": "learn.schedule",
     "CapacityWarning": "errors",
     "DivergenceWarning": "errors",

@@ -141,6 +141,8 @@ class Fit:
         before, improved = self.schedule.lr, False
         finite = isfinite(train_loss) and isfinite(valid_loss)
         if finite:
+            if self.epoch * self.engine.steps <= self.method.unjudged:
+                self.schedule.best = inf
             improved = self.schedule.record(valid_loss)
         else:
             with self.method.model.turn:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,9 @@ from hatrack.learn.step import OptimizerFactory
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.modes import in_turns_undisturbed, undisturbed
+
+if TYPE_CHECKING:
+    from hatrack.life.adopt import Adopted
 
 
 class Learner(Core):
@@ -145,6 +148,17 @@ class Learner(Core):
             yield from in_turns_undisturbed(learn_task(self, task, callbacks))
         finally:
             self._learning = None
+
+    def adopt(self, task: Task, head: nn.Module | None = None, *, room: float = 0.0, cost: float = 0.01) -> Adopted:
+        """Make what net does today, read by `head`, the first finished task, locked and verified like any other.
+
+        head  the last layer, taken off the network: torch.nn.Linear or a 1×1 convolution
+        room  the share of weights to be left free, found on the task's samples with the network's own answers as the
+              teacher; no weight moves, and the score falls by no more than `cost`. Without it all is locked
+        """
+        from hatrack.life.adopt import adopt
+
+        return adopt(self, task, head, room, cost)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner an earlier task, for `matrix`; where the method needs its data, in the tasks' order."""

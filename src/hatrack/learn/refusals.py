@@ -46,7 +46,7 @@ def refuse_own_loop(method: Method) -> None:
         return  # which is refused for what it is
     kind = type(method)
     why = (
-        "it learns in phases" if kind.begin_phase is not Method.begin_phase or kind.end_phase is not Method.end_phase
+        "it learns in phases" if method.phased
         else "it goes on learning the data of old tasks" if method.needs_old_data
         else "it trains nothing" if not method.trains
         else "its loss needs the whole batch" if kind.loss is not Method.loss

@@ -16,7 +16,7 @@ only what is kept gets its old values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -137,6 +137,12 @@ class Method(Holder):
             )
         self.task = task
 
+    @property
+    def phased(self) -> bool:
+        """Whether something is done between phases of a task: only a loop that knows of them will do."""
+        kind = type(self)
+        return kind.begin_phase is not Method.begin_phase or kind.end_phase is not Method.end_phase
+
     def phases(self, epochs: int) -> Sequence[int]:
         """Return how many epochs at most each phase of the task may take, given the number the user allows."""
         return (epochs,)
@@ -153,6 +159,11 @@ class Method(Holder):
 
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         """Draw the conclusions of a phase: its best epoch's weights are back in place."""
+
+    @property
+    def unjudged(self) -> int:
+        """The first steps of a phase in which validation is no judge: the last epoch counts as the best so far."""
+        return 0
 
     def trainable(self) -> dict[str, Tensor]:
         """Return what the optimiser moves in this task, by name."""
@@ -224,6 +235,16 @@ class Method(Holder):
             self.lock.after_step()
         for part in self.parts:
             part.after_step()
+
+    def adopt(self, gates: Tensor | None = None) -> None:
+        """Take the network as it is for what the first task has learned, or what boolean `gates` leave open of it."""
+
+    def worth(self, batches: Iterator[Any]) -> Tensor | None:
+        """Return what each gate that `adopt` takes is worth to the network's answers; None: nothing can be closed.
+
+        `batches`: prepared inputs of the task, without end.
+        """
+        return None
 
     def end_task(self, feed: Feed) -> None:
         """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""

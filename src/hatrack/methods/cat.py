@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.methods.base import ScheduleState
 from hatrack.methods.hat import HAT
@@ -65,6 +66,11 @@ class CAT(HAT):
     attending: dict[str, Tensor] = scratch()
     _start: dict[str, Tensor] = scratch()
     _attended: Tensor | None = scratch()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fixed:
+            raise HatrackError(f"cat has phases of its own, and cannot start {self.start}; use hat, or start = normal.")
 
     def attach(self, model: Model) -> None:
         super().attach(model)

@@ -60,6 +60,8 @@ class HAT(HardAttention):
         return torch.stack([mask.float() for mask in self.masks]).amax(0)
 
     def forward(self, x: Any) -> Tensor:
+        if self.fixed:
+            return self.gated(x, self.task, self.final_gates())
         gates = gate(self.embedding, self.scale())
         self.price = sparsity(gates, self.prices)
         return self.model.logits(x, self.task, flushed(gates))
@@ -68,13 +70,16 @@ class HAT(HardAttention):
     def hardens(self) -> bool:
         return self.hard
 
+    def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
+        return self.model.logits(x, task, gates)
+
     def end_task(self, feed: Feed) -> None:
         final = self.final_gates()
         self.masks.append(final.bool() if self.hard else final)
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         learned = task < len(self.masks)
-        return self.model.logits(x, task, self.masks[task] if learned else self.final_gates())
+        return self.gated(x, task, self.masks[task] if learned else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self._used(self.masks[task].float())

@@ -17,7 +17,7 @@ the paper as here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -96,6 +96,17 @@ class PackNet(Method):
                 freed = smallest(weight, self.owner[name] == self.task + 1, share)
                 self.owner[name][freed] = FREE
                 weight[freed] = 0
+
+    def adopt(self, gates: Tensor | None = None) -> None:
+        """What is left free keeps its values: the next task learns on from them."""
+        opened = {} if gates is None else self.masks.by_name(gates)
+        for name, mine in opened.items():
+            self.owner[name].copy_(torch.where(mine, self.task + 1, FREE))
+
+    def worth(self, batches: Iterator[Any]) -> Tensor:
+        """The rank of |w| in its layer, from 0 to 1: every layer gives up the same share."""
+        sizes = (w.detach().abs().flatten() for w in self.masks.masked.values())
+        return torch.cat([size.argsort(stable=True).argsort() / len(size) for size in sizes])
 
     def end_task(self, feed: Feed) -> None:
         self.finished = self.finished + 1

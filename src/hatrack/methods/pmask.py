@@ -89,6 +89,8 @@ class PMask(HardAttention):
         return torch.optim.Adam(parameters, lr=self.lr, fused=True) if self.adam else super().optimizer(parameters)
 
     def forward(self, x: Any) -> Tensor:
+        if self.fixed:
+            return self.gated(x, self.task, self.final_gates())
         self.price, weights = gated_entries(self.embedding, self.scale(), self.prices, self.masks.masked)
         return self.model.logits(x, self.task, weights=weights)
 
@@ -96,7 +98,7 @@ class PMask(HardAttention):
     def hardens(self) -> bool:
         return self.hard
 
-    def _logits(self, x: Tensor, task: int, gates: Tensor) -> Tensor:
+    def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
         return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
 
     def end_task(self, feed: Feed) -> None:
@@ -112,7 +114,7 @@ class PMask(HardAttention):
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         finished = task < len(self.masks.packed)
-        return self._logits(x, task, self.masks.flat(task) if finished else self.final_gates())
+        return self.gated(x, task, self.masks.flat(task) if finished else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self.masks.complete(self.masks.of(task))

@@ -9,25 +9,48 @@ loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}), a^{<t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from hatrack.data.feed import Feed
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
-from hatrack.methods.base import Method
+from hatrack.measure.shares import USED
+from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import scratch
+from hatrack.methods.parts.worth import learned_worth, least, most, without_end
+from hatrack.modes import evaluating
+
+PRETRAINED = "pretrained"
+BATCH = 64
+WARM = 200  # steps: a fresh head first makes a handful of validation samples worse, and nothing would be learned
+GENTLER = 50.0  # Adam's steps for a network that knows something, 0.001 by default
 
 
 @dataclass
 class HardAttention(Method):
-    """Gates from one embedding vector e a task, at its start e ~ N(0, 1), or U(0, 2): all gates open (compression)."""
+    """Gates from one embedding vector e a task, at its start e ~ N(0, 1), or U(0, 2): all gates open (compression).
+
+    Or, for weights that are pretrained: all gates are open for the first half of the epochs; then what answers can best
+    do without is closed (worth.py) until `room` of what was free is free, and the second half trains the rest. The
+    optimiser is Adam at lr/50, unless the learner was given one. What is left free gets its initial value back.
+    """
 
     s_max: float = hyper(400.0, "gate scale at the end of an epoch: stability", low=1.0, search=(25.0, 800.0, "log"))
     c: float = hyper(0.75, "weight of the sparsity term: compressibility", low=0.0, search=(0.1, 2.5, "log"))
-    start: str = hyper("normal", "embeddings at first: normal, N(0, 1), or open, U(0, 2)", choices=("normal", "open"))
+    start: str = hyper(
+        "normal",
+        "embeddings at first: normal, N(0, 1), or open, U(0, 2); pretrained: open, then closed by worth (see room)",
+        choices=("normal", "open", PRETRAINED),
+    )
+    room: float = hyper(
+        0.7, "where start is pretrained: share of the weights still free that a task leaves free", low=0.0, high=1.0
+    )
 
     embedding: nn.Parameter = scratch()
     taken: Tensor = scratch()  # by earlier tasks
@@ -40,6 +63,8 @@ class HardAttention(Method):
         draw, scale = (torch.randn, 1.0) if self.start == "normal" else (torch.rand, 2.0)
         self.embedding = nn.Parameter(scale * draw(size, generator=generator).to(self.model.device))
         self.take(taken)
+        if self.fixed:
+            self.adopt()
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""
@@ -60,14 +85,77 @@ class HardAttention(Method):
         """Whether gates are made 0 or 1 when a task ends."""
         return True
 
-    def penalty(self) -> Tensor:
-        assert self.price is not None
-        others = super().penalty()
-        return self.c * self.price if others is None else self.c * self.price + others
+    def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
+        """Return the logits of a task under these gates."""
+        raise NotImplementedError
+
+    def adopt(self, gates: Tensor | None = None) -> None:
+        opened = torch.ones_like(self.embedding, dtype=torch.bool) if gates is None else gates
+        self.embedding.data.copy_(torch.where(opened, EMBEDDING_RANGE, -EMBEDDING_RANGE))
+
+    def worth(self, batches: Iterator[Any]) -> Tensor:
+        with evaluating(self.model.net):
+            return learned_worth(lambda x, a: self.gated(x, self.task, a), self.taken, self.target, batches)
+
+    # ---- weights that are worth keeping
+
+    @property
+    def fixed(self) -> bool:
+        """Whether gates are not trained: open at first, then closed by their worth."""
+        return self.start == PRETRAINED
+
+    @property
+    def unjudged(self) -> int:
+        return WARM if self.fixed else super().unjudged
+
+    @property
+    def phased(self) -> bool:
+        kind = type(self)
+        more = kind.begin_phase is not Method.begin_phase or kind.end_phase is not HardAttention.end_phase
+        return self.fixed or more
+
+    def phases(self, epochs: int) -> Sequence[int]:
+        return (epochs - epochs // 2, epochs // 2) if self.fixed else super().phases(epochs)
+
+    def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
+        if not self.fixed or phase:
+            return
+        worth = self.worth(without_end(feed, BATCH, torch.Generator().manual_seed(self.task)))
+
+        def free(count: int) -> int:
+            self.adopt(most(worth, count))
+            return sum(int((taken <= USED).sum()) for taken in (self.occupied() or {}).values() if taken.ndim > 1)
+
+        wanted = self.room * free(int((self.taken == 0).sum()))
+        free(least(lambda count: free(count) >= wanted, len(worth)))
+
+    def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
+        if self.fixed:
+            return torch.optim.Adam(parameters, lr=self.lr / GENTLER, fused=True)
+        return super().optimizer(parameters)
 
     def finish(self, feed: Feed) -> None:
         self.price = None  # it belongs to a step that is over
         super().finish(feed)
+        if self.fixed:
+            self._give_back()
+
+    @torch.no_grad()
+    def _give_back(self) -> None:
+        """Let what no task has taken start the next one from where it was handed over."""
+        taken = self.occupied() or {}
+        for name, weight in self.shared().items():
+            if name in taken:
+                weight.copy_(torch.where(taken[name] > 0, weight, self.model.initial[name]))
+
+    # ---- the step
+
+    def penalty(self) -> Tensor | None:
+        if self.fixed:
+            return super().penalty()
+        assert self.price is not None
+        others = super().penalty()
+        return self.c * self.price if others is None else self.c * self.price + others
 
     def trainable(self) -> dict[str, Tensor]:
         return {**super().trainable(), **self.gates()}
@@ -80,6 +168,8 @@ class HardAttention(Method):
 
     def after_backward(self) -> None:
         super().after_backward()
+        if self.fixed:
+            return
         assert self.embedding.grad is not None
         compensate(self.embedding.grad, self.embedding.detach(), self._scale, self.s_max)
 

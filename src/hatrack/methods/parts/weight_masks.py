@@ -32,6 +32,16 @@ class WeightMasks(Part):
         """The shared parameters that no mask stands on."""
         return {name: p for name, p in self.shared.items() if name not in self.masked}
 
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of entries."""
+        return [p.numel() for p in self.masked.values()]
+
+    def by_name(self, flat: Tensor) -> dict[str, Tensor]:
+        """Cut a vector over all entries into one tensor a parameter."""
+        parts = flat.split(self.sizes)
+        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
+
     def weights(self, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return W ⊙ M; closed boolean masks give exact zeros."""
         return {name: apply(mask, self.masked[name]) for name, mask in masks.items()}
@@ -46,16 +56,6 @@ class PackedMasks(WeightMasks):
     """Finished tasks' masks, packed where they are of 0 and 1."""
 
     packed: list[Tensor] = kept("mask", host=True)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The numbers of entries."""
-        return [p.numel() for p in self.masked.values()]
-
-    def by_name(self, flat: Tensor) -> dict[str, Tensor]:
-        """Cut a vector over all entries into one tensor a parameter."""
-        parts = flat.split(self.sizes)
-        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
 
     def keep(self, mask: Tensor) -> None:
         """Take in a finished task's mask over all entries, boolean or of soft gates."""
