@@ -9,7 +9,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.targets import Classification
 

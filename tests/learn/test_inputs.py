@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset
 
 import hatrack
-from hatrack import HatrackError, Learner, Task
+from hatrack import Learner, Task
 from hatrack.methods import METHODS
 from hatrack.tree import at, mapped
 

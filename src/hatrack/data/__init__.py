@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from hatrack.data.benchmarks import BENCHMARKS, Benchmark, tasks
 from hatrack.data.image_set import Pictures, load
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
 from hatrack.data.split import class_tasks, one_task
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.task import Task
 from hatrack.data.user import folder, parquet
 
 __all__ = [

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, default_collate
 
+from hatrack.data.inputs import Inputs, as_floats, as_inputs
 from hatrack.data.packing import Packing
-from hatrack.data.task import Inputs, Split, as_floats, as_inputs, read
+from hatrack.data.samples import Split, read
 from hatrack.errors import HatrackError
 from hatrack.targets import Target
 from hatrack.tree import at, count, form, leaves, mapped, shapes

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
 from hatrack.data.decode import Frame, Table, from_parquet
+from hatrack.data.inputs import Inputs
 from hatrack.data.locate import Folder, find
 from hatrack.data.rows import Rows, fixed_test
 from hatrack.data.sets import SETS
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 
 EMBEDDED = "digits"

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hatrack.data.task import Split
+from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
 from hatrack.tree import form, named, type_of
 

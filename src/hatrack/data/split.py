@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from hatrack.data.image_set import Pictures
+from hatrack.data.inputs import Inputs
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, shuffled
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 
 
 @dataclass(frozen=True)

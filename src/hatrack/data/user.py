@@ -12,9 +12,9 @@ import numpy as np
 from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
 from hatrack.data.decode import CHUNK, Frame, Shape, Table, from_parquet, natural_shape, read_bytes
 from hatrack.data.image_set import Pictures, from_stored
+from hatrack.data.inputs import Inputs
 from hatrack.data.locate import split_files
 from hatrack.data.rows import fixed_test
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from hatrack.data.inputs import Inputs
 from hatrack.data.kind import Kind, Kinds
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import everywhere
 from hatrack.learn.trial import first_line

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from hatrack.data.feed import Part
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import generator
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import torch
 
 from hatrack.data.feed import Batch, Feed, Part
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.nets.model import Model
 from hatrack.tree import leaves, mapped, sample
