@@ -1,15 +1,17 @@
-"""The samples of one part of a task: arrays in memory, or a Dataset."""
+"""The samples of one part of a task: arrays in memory, a Dataset, or a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset, IterableDataset, Subset
 
+from hatrack.data.draws import drawn_from
 from hatrack.data.inputs import as_inputs, as_tensor, several
 from hatrack.data.resident import resident, view
 from hatrack.errors import HatrackError
@@ -18,11 +20,11 @@ from hatrack.tree import at, count, leaves, mapped, named
 
 Pair: TypeAlias = "tuple[Any, Any]"
 Collate: TypeAlias = Callable[[list[Any]], Any]
+RANDOM_ACCESS = "give a map-style one, with __getitem__ and __len__."
 
 
-def read(data: Dataset[Any], row: int) -> tuple[Any, Tensor]:
+def read(sample: Any) -> tuple[Any, Tensor]:
     """Return the input and the target of one sample of a Dataset."""
-    sample = data[row]
     if isinstance(sample, tuple | list):
         try:
             x, y = sample
@@ -44,12 +46,25 @@ def _kind(part: Any) -> str:
     return f"{name} of {part.dtype}" if hasattr(part, "dtype") else name
 
 
+class Listed(Dataset[Any]):
+    """Samples at hand as a map-style Dataset."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, row: int) -> Any:
+        return self._samples[row]
+
+
 class Split:
     """One part of a task.
 
     Either in memory (`x` and `y`, with `rows` choosing the samples, so that many tasks can share one
-    memory-mapped array without copying it), or any map-style Dataset that yields (input, target). `weights`: how much
-    each sample counts in training.
+    memory-mapped array without copying it), or any map-style Dataset that yields (input, target), or an iterable one, a
+    stream, of `length` samples. `weights`: how much each sample counts in training.
     """
 
     def __init__(
@@ -59,14 +74,18 @@ class Split:
         rows: Tensor | None = None,
         collate: Collate | None = None,
         weights: Tensor | None = None,
+        length: int | None = None,
     ) -> None:
         self._x = x
+        self._length = length
         self._y = y
         self._rows = rows
         self._weights = weights
         self.collate = collate
 
     def __len__(self) -> int:
+        if self._length is not None:
+            return self._length
         return len(self._rows) if self._rows is not None else len(self._x) if not self.resident else count(self._x)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Split:
@@ -76,6 +95,11 @@ class Split:
     def resident(self) -> bool:
         """Whether the samples are arrays that can be moved to a device as a whole."""
         return not isinstance(self._x, Dataset)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the samples come one after the other, and none can be asked for by its number."""
+        return isinstance(self._x, IterableDataset)
 
     @property
     def labels(self) -> Tensor | None:
@@ -107,6 +131,8 @@ class Split:
 
     def take(self, rows: Tensor) -> Split:
         """Return the samples at `rows`, sharing the storage."""
+        if self.streams:
+            raise HatrackError(f"samples of an iterable Dataset cannot be chosen; {RANDOM_ACCESS}")
         chosen = rows if self._rows is None else self._rows[rows]
         return Split(self._x, self._y, chosen, self.collate, self._weights)
 
@@ -135,32 +161,46 @@ class Split:
         else:
             yield from (at(x, rows.to(leaves(x)[0].device)) for rows in self._rows.split(size))
 
+    def begin(self, count: int) -> Split:
+        """Return the first `count` samples."""
+        if self.streams:
+            return Split(Listed(list(islice(self._x, count))), None, collate=self.collate)
+        return self.take(torch.arange(min(count, len(self))))
+
     def first(self, count: int) -> Any:
         """Return the first `count` raw inputs as one batch."""
+        if self.streams:
+            return self.begin(count).first(count)
         rows = torch.arange(min(count, len(self)))
         if self.resident:
             return self.take(rows).on(torch.device("cpu"))[0]
         data = self.dataset()
         if self.collate is not None:
             return as_inputs(self.collate([data[int(i)] for i in rows])[0])
-        samples = [read(data, int(i))[0] for i in rows]
+        samples = [read(data[int(i)])[0] for i in rows]
         return mapped(lambda *parts: torch.stack(parts), *samples)
 
 
-def split_of(given: Pair | Dataset[Any] | Split, where: str, collate: Collate | None) -> Split:
-    """Return what was given as one part of a task."""
+def split_of(given: Pair | Dataset[Any] | Split, where: str, collate: Collate | None, length: int | None) -> Split:
+    """Return what was given as one part of a task; `length`: the samples of an epoch, of a stream."""
+    if isinstance(given, IterableDataset):
+        return Split(given, None, collate=collate, length=_counted(given, where) if length is None else length)
+    if length is not None:
+        raise HatrackError(f"{where}: length is for an iterable Dataset; all samples of others are in every epoch.")
     if isinstance(given, Split):
         return given
     if isinstance(given, Dataset):
         if not hasattr(given, "__len__"):
-            raise HatrackError(f"{where}: an iterable Dataset was given; give a map-style one (with __len__).")
+            raise HatrackError(
+                f"{where}: a Dataset without a length was given; give it __len__, or make it an IterableDataset."
+            )
         targets = getattr(given, "targets", None)
         return Split(given, None if targets is None else as_tensor(targets, f"{where}: targets"), collate=collate)
     try:
         x, y = given
     except (TypeError, ValueError):
         raise HatrackError(
-            f"{where}: expected (inputs, labels), a map-style Dataset or None, got {type(given).__name__}."
+            f"{where}: expected (inputs, labels), a Dataset or None, got {type(given).__name__}."
         ) from None
     if collate is not None:
         raise HatrackError(f"{where}: collate is for a Dataset, whose samples it makes batches of; arrays are batches.")
@@ -177,6 +217,18 @@ def split_of(given: Pair | Dataset[Any] | Split, where: str, collate: Collate | 
             if not finite.all():
                 raise HatrackError(f"{where}: the input{whose} in row {int(finite.int().argmin())} is not finite.")
     return Split(mapped(_shareable, x if (parts := several(x)) is None else parts, numbers), y)
+
+
+def _counted(stream: IterableDataset[Any], where: str) -> int:
+    """Return how many samples a stream gives: what it says, else what one pass over it gives."""
+    try:
+        said: int = len(stream)  # type: ignore[arg-type]
+    except TypeError:
+        with drawn_from(0):
+            said = sum(1 for _ in stream)
+    if said < 1:
+        raise HatrackError(f"{where}: it holds no sample.")
+    return said
 
 
 def _shareable(given: Any, read: Tensor) -> Any:

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from torch import Tensor
-from torch.utils.data import Dataset
+import torch
+from torch import Generator, Tensor
+from torch.utils.data import Dataset, Sampler
 
+from hatrack.data.augmenting import Each, Named, Own, augmentation
 from hatrack.data.inputs import Inputs, as_inputs, as_tensor
+from hatrack.data.order import sampling
 from hatrack.data.samples import Collate, Pair, Split, split_of
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.notebook import card, table
 from hatrack.targets import Classification, Target
-from hatrack.tree import form
+from hatrack.tree import form, mapped
 
 SHOWN = 5  # labels that a message lists
 
@@ -24,16 +27,22 @@ SHOWN = 5  # labels that a message lists
 class Task:
     """One thing to learn: samples in three parts, what is to be predicted, and how inputs are prepared.
 
-    Each part is (inputs, targets) as tensors or arrays, a map-style Dataset of (input, target) pairs, or a
+    Each part is (inputs, targets) as tensors or arrays, a Dataset of (input, target) pairs, map-style or iterable, or a
     `Split`. Inputs may be a tuple or a dict of tensors: the network is called as net(*x) or net(**x). Arrays of float64
     are read as float32; tensors keep their type. Without `valid`, the learner holds out a share of `train`; without
-    `test`, nothing is measured.
+    `test`, nothing is measured. See docs/inputs.md.
 
     target    what is predicted: hatrack.targets.Classification() (also by `classes` alone), MultiLabel, Regression,
               Dense, or your own
     loss      a function (output, y) → loss in place of the target's; `score`: a function (outputs, y) → figure, or
               a metric with update and compute, in place of its score
-    weights   how much each training sample counts
+    weights   how much each training sample counts in the loss
+    sampler   which samples an epoch takes: "balanced" (classes equally often), a torch Sampler, or a function of the
+              epoch's generator that returns rows
+    augment   what is done to training samples, and to no others: names of built-in ones ("crop,flip"; also colour,
+              cutout, mixup), or a function of a batch or of a sample: torchvision's transforms, albumentations,
+              kornia's modules and your own (data/augmenting.py)
+    length    how many samples of an iterable training part an epoch takes; without it, one pass
     collate   what makes a batch (inputs, targets) of a list of samples of a Dataset, by padding for example
     about     in JSON values, what the task is made of: counts and normalisation, and whatever was given
     probes    raw inputs of your own on which `verify` is to compare answers too; they are not stored, and have to be
@@ -52,6 +61,9 @@ class Task:
         loss: Callable[[Tensor, Tensor], Tensor] | None = None,
         score: Any = None,
         weights: Any = None,
+        sampler: Sampler[Any] | str | Callable[[Generator], Any] | None = None,
+        augment: str | Callable[..., Any] | Each | Named | Own | None = None,
+        length: int | None = None,
         inputs: Inputs | None = None,
         collate: Collate | None = None,
         about: Mapping[str, Any] | None = None,
@@ -68,7 +80,11 @@ class Task:
         with _of(where):
             target = Classification(classes) if target is None else target
         given = {"train": train, "valid": valid, "test": test}
-        parts = {part: split_of(g, f"{where}, {part}", collate) for part, g in given.items() if g is not None}
+        parts = {
+            part: split_of(g, f"{where}, {part}", collate, length if part == "train" else None)
+            for part, g in given.items()
+            if g is not None
+        }
         for part, split in parts.items():
             if len(split) == 0:
                 raise HatrackError(f"{where}: its {part} part holds no sample.")
@@ -85,6 +101,8 @@ class Task:
         with _of(where):
             self.target: Target = fitted.with_own(loss, score)
         self.train = parts["train"] if weights is None else parts["train"].weighted(_weights(weights, parts, where))
+        self.sampler = None if sampler is None else sampling(sampler, where, name)
+        self.augment = None if augment is None else augmentation(augment, where)
         self.valid = parts.get("valid")
         self.test = parts.get("test")
         self.inputs = inputs or Inputs()
@@ -94,6 +112,7 @@ class Task:
                 f"prepare them beforehand."
             )
         self._check_labels()
+        self._check_training(where)
         self.probes = None if probes is None else as_inputs(probes, f"{where}: probes")
         facts: dict[str, Any] = {
             "classes": self.classes,
@@ -102,6 +121,8 @@ class Task:
             "std": None if self.inputs.std is None else list(self.inputs.std),
             "permuted": self.inputs.permutation is not None,
         }
+        if self.augment is not None:
+            facts["augment"] = str(self.augment)
         if not isinstance(self.target, Classification):
             facts |= {"target": self.target.name, "score": self.target.score_name}
         self.about: dict[str, Any] = {**facts, **(about or {})}
@@ -122,6 +143,13 @@ class Task:
         other.inputs = inputs
         return other
 
+    def with_augment(self, augment: Named | Own) -> Task:
+        """Return the task with its training samples augmented."""
+        other = copy(self)
+        other.augment, other.about = augment, {**self.about, "augment": str(augment)}
+        other._check_training(f"task {self.name!r}")
+        return other
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part}={len(split)}" for part, split in self._parts())
         kind = "" if isinstance(self.target, Classification) else f"{self.target.name}, "
@@ -137,6 +165,34 @@ class Task:
     def _parts(self) -> Sequence[tuple[str, Split]]:
         known = (("train", self.train), ("valid", self.valid), ("test", self.test))
         return [(name, part) for name, part in known if part is not None]
+
+    def _check_training(self, where: str) -> None:
+        """Refuse samplers, weights and augmentations that do not fit the training part."""
+        weighted = self.train.weights is not None
+        if self.train.streams and (weighted or self.sampler is not None):
+            what = "weights are" if weighted else "a sampler is"
+            raise HatrackError(
+                f"{where}: {what} for samples that have numbers, those of an iterable Dataset have none."
+            )
+        if self.sampler is not None and self.sampler.needs_all and self.valid is None:
+            raise HatrackError(
+                f"{where}: a sampler draws from the whole training part, and without valid a share of it is held out; "
+                f"give Task(..., valid=…)."
+            )
+        if self.sampler is not None and not self.sampler.needs_all:
+            if type(self.target).strata is Target.strata:
+                raise HatrackError(f"{where}: a balanced sampler needs classes, {self.target.name} has none.")
+            if self.train.labels is None:
+                raise HatrackError(f"{where}: a balanced sampler needs labels; give the Dataset targets.")
+        if self.augment is not None and self.augment.mixes:
+            with _of(where):
+                labels = self.train.labels
+                self.target.soft(torch.zeros(1, dtype=torch.long) if labels is None else labels[:1])
+            if weighted:
+                raise HatrackError(f"{where}: mixup makes one sample of two, which have a weight each; leave one out.")
+        if isinstance(self.augment, Named) and self.train.resident:
+            with _of(where):
+                self.augment.check(mapped(self.inputs.as_numbers, self.train.first(1)))
 
     def _check_labels(self) -> None:
         for part, split in self._parts():
