@@ -66,8 +66,10 @@ ORACLES = {"flip": flip, "crop": crop, "colour": colour, "cutout": cutout, "mixu
 
 
 def as_numpy(drawn: Tensor | tuple[Tensor, ...]) -> object:
-    return drawn.double().numpy() if isinstance(drawn, Tensor) and drawn.is_floating_point() else (
-        drawn.numpy() if isinstance(drawn, Tensor) else tuple(part.numpy() for part in drawn)
+    return (
+        drawn.double().numpy()
+        if isinstance(drawn, Tensor) and drawn.is_floating_point()
+        else (drawn.numpy() if isinstance(drawn, Tensor) else tuple(part.numpy() for part in drawn))
     )
 
 

@@ -46,7 +46,7 @@ class Loading:
     def batches(self, order: Order, size: int, again: bool) -> Iterator[tuple[Any, Tensor, Tensor | None]]:
         """Yield inputs, targets and their rows (None of a stream, which begins `again` where it is short)."""
         if self._stream is not None:
-            yield from ((x, y, None) for x, y in self._streamed(self._stream, order, size, again))
+            yield from ((x, y, None) for x, y in _even(self._streamed(self._stream, order, size, again), size))
             return
         assert order.rows is not None
         self._turns.begin(order, size)
@@ -68,38 +68,40 @@ class Loading:
         return self._loaders[key]
 
     def _streamed(self, stream: _Stream, order: Order, size: int, again: bool) -> Iterator[tuple[Any, Tensor]]:
-        """Yield as many samples as the order says, from the stream's beginning."""
+        """Yield as many samples as the order says, from the stream's beginning, over and over where it may."""
         given = 0
-        for x, y in _even(self._passes(stream, order.seed, size, again), size):
-            keep = min(len(y), order.samples - given)
-            given += len(y)
-            if given > order.samples and not again:
+        while given < order.samples:
+            before = given
+            for x, y in self._pass(stream, order.seed + given, size):
+                given += len(y)
+                over = given - order.samples
+                if over <= 0:
+                    yield x, y
+                elif again:
+                    yield at(x, slice(-over)), y[:-over]
+                if over > 0 or (again and over == 0):
+                    break
+            if given == before:
+                raise HatrackError("an iterable Dataset gave no sample; let it give some at every pass.")
+            if not again:
                 break
-            yield (x, y) if keep == len(y) else (at(x, slice(keep)), y[:keep])
-            if given >= order.samples and again:
-                return
-        if given != order.samples:
+        if given != order.samples and not again:
             raise HatrackError(
                 f"an iterable Dataset gave {'more' if given > order.samples else given} samples where it has "
                 f"{order.samples}; let it give as many at every pass, and divide them among workers (get_worker_info)."
             )
 
-    def _passes(self, stream: _Stream, seed: int, size: int, again: bool) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the batches of a pass over the stream, or of one after the other."""
-        number = 0
-        while number == 0 or again:
-            stream.begin(seed + number)
-            loaded, found = iter(self._loader(size, stream, batch_size=size)), 0
-            while True:
-                with nullcontext() if self._workers else drawn_from(seed + number):
-                    batch = next(loaded, None)
-                number += 1
-                if batch is None:
-                    break
-                found += 1
-                yield batch
-            if not found:
-                raise HatrackError("an iterable Dataset gave no sample; let it give some at every pass.")
+    def _pass(self, stream: _Stream, seed: int, size: int) -> Iterator[tuple[Any, Tensor]]:
+        """Yield the batches of one pass over the stream."""
+        stream.begin(seed)
+        loaded = iter(self._loader(size, stream, batch_size=size))
+        while True:
+            with nullcontext() if self._workers else drawn_from(seed):
+                batch = next(loaded, None)
+            if batch is None:
+                return
+            yield batch
+            seed += 1
 
 
 def _even(batches: Iterator[tuple[Any, Tensor]], size: int) -> Iterator[tuple[Any, Tensor]]:

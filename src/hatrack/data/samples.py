@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -183,6 +184,8 @@ class Split:
 
 def split_of(given: Pair | Dataset[Any] | Split, where: str, collate: Collate | None, length: int | None) -> Split:
     """Return what was given as one part of a task; `length`: the samples of an epoch, of a stream."""
+    if length is not None and (isinstance(length, bool) or not isinstance(length, Integral) or length < 1):
+        raise HatrackError(f"{where}: length must be a whole number, 1 or more, got {length!r}.")
     if isinstance(given, IterableDataset):
         return Split(given, None, collate=collate, length=_counted(given, where) if length is None else length)
     if length is not None:
