@@ -148,7 +148,7 @@ def test_features_that_are_a_function_are_asked_for_again(tmp_path: Path) -> Non
     learner = learner_of(Encoder(), "hat", mean_of_words)
     learner.learn(task("a", texts))
     learner.save(tmp_path)
-    with pytest.raises(HatrackError, match=r"whose features= is a function, .* hatrack\.load\(…, features=…\)"):
+    with pytest.raises(HatrackError, match=r"features come from a function, .* hatrack\.load\(…, features=f\)"):
         hatrack.load(tmp_path, Encoder())
     named = learner_of(Encoder(), "hat", "pooler_output")
     named.learn(task("a", texts))

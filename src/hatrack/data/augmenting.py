@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ WAYS = {"torchvision": "sample", "albumentations": "picture", "kornia": "batch"}
 
 
 @dataclass(frozen=True)
-class Named:
+class BuiltIns:
     """Built-in ones by name, one after the other.
 
     `mixes`: targets too, which must be soft; `recordable`: it asks a device for nothing.
@@ -174,9 +174,12 @@ class Own:
         return made, y
 
 
-def augmentation(given: Any, where: str) -> Named | Own:
+Augmentation: TypeAlias = BuiltIns | Own
+
+
+def augmentation(given: Any, where: str) -> Augmentation:
     """Return what `augment=` stands for."""
-    if isinstance(given, Named | Own):
+    if isinstance(given, Augmentation):
         return given
     if isinstance(given, str):
         names = tuple(name.strip() for name in given.split(","))
@@ -185,7 +188,7 @@ def augmentation(given: Any, where: str) -> Named | Own:
                 raise unknown(f"augmentation of {where}", name, BUILT_IN)
         if len(set(names)) < len(names):
             raise HatrackError(f"{where}: augment names one twice: {given!r}.")
-        return Named(names)
+        return BuiltIns(names)
     if not callable(given) and not isinstance(given, Each):
         raise HatrackError(
             f"{where}: augment must be names ({', '.join(BUILT_IN)}) or a function of a batch or of a sample, "
@@ -218,7 +221,7 @@ class Augmenting:
                 x, y = self._some(augment, task, rows, x, y)
         return x, y
 
-    def _some(self, augment: Named | Own, task: int, rows: Tensor, x: Any, y: Tensor) -> tuple[Any, Tensor]:
+    def _some(self, augment: Augmentation, task: int, rows: Tensor, x: Any, y: Tensor) -> tuple[Any, Tensor]:
         own = y[rows] if self._packing is None else self._packing.unpacked(task, y[rows])
         made, targets = augment(at(x, rows), own)
         if [part.shape[1:] for part in leaves(made)] != [part.shape[1:] for part in leaves(x)] or (

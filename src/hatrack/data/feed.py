@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hatrack.data.augmenting import Named, Own, augmenting
+from hatrack.data.augmenting import Augmentation, augmenting
 from hatrack.data.draws import new_seed
 from hatrack.data.inputs import Inputs, as_floats
 from hatrack.data.loading import Loading
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     split: Split
     inputs: Inputs
     target: Target
-    augment: Named | Own | None = None
+    augment: Augmentation | None = None
     sampler: Sampling | None = None
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import Dataset, Sampler
 
-from hatrack.data.augmenting import Each, Named, Own, augmentation
+from hatrack.data.augmenting import Augmentation, BuiltIns, Each, augmentation
 from hatrack.data.inputs import Inputs, as_inputs, as_tensor
 from hatrack.data.order import sampling
 from hatrack.data.samples import Collate, Pair, Split, split_of
@@ -62,7 +62,7 @@ class Task:
         score: Any = None,
         weights: Any = None,
         sampler: Sampler[Any] | str | Callable[[Generator], Any] | None = None,
-        augment: str | Callable[..., Any] | Each | Named | Own | None = None,
+        augment: str | Callable[..., Any] | Each | Augmentation | None = None,
         length: int | None = None,
         inputs: Inputs | None = None,
         collate: Collate | None = None,
@@ -143,7 +143,7 @@ class Task:
         other.inputs = inputs
         return other
 
-    def with_augment(self, augment: Named | Own) -> Task:
+    def with_augment(self, augment: Augmentation) -> Task:
         """Return the task with its training samples augmented."""
         other = copy(self)
         other.augment, other.about = augment, {**self.about, "augment": str(augment)}
@@ -190,7 +190,7 @@ class Task:
                 self.target.soft(torch.zeros(1, dtype=torch.long) if labels is None else labels[:1])
             if weighted:
                 raise HatrackError(f"{where}: mixup makes one sample of two, which have a weight each; leave one out.")
-        if isinstance(self.augment, Named) and self.train.resident:
+        if isinstance(self.augment, BuiltIns) and self.train.resident:
             with _of(where):
                 self.augment.check(mapped(self.inputs.as_numbers, self.train.first(1)))
 

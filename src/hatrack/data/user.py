@@ -109,8 +109,9 @@ def parquet(
 
 def _parts(there: Callable[[str], bool]) -> tuple[tuple[str | None, str | None], list[str]]:
     """Return the parts that validate and test, and notes; what would validate tests where nothing else does."""
-    valid, *unused = [part for part in VALIDATIONS if there(part)] or [None]
-    notes = [f"its part {part!r} is not used" for part in unused]
+    present = [part for part in VALIDATIONS if there(part)]
+    valid = present[0] if present else None
+    notes = [f"its part {part!r} is not used" for part in present[1:]]
     if there("test"):
         return (valid, "test"), notes
     if valid is None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hatrack.data.augmenting import Named, Own
+from hatrack.data.augmenting import Augmentation
 from hatrack.data.feed import Batch, Feed, Part
 from hatrack.data.inputs import Inputs
 from hatrack.data.samples import Split
@@ -56,7 +56,7 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
     return found[0], tuple(batches["training"].y.shape[1:])
 
 
-def _augmented(task: Task, augment: Named | Own, index: int, device: torch.device, size: int) -> Any:
+def _augmented(task: Task, augment: Augmentation, index: int, device: torch.device, size: int) -> Any:
     """Return the first training samples, augmented and prepared; say which task's augmentation does not fit."""
     some = task.train.begin(min(size, LARGEST))
     try:
