@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hatrack.data.augmenting import each
 from hatrack.data.benchmarks import BENCHMARKS, Benchmark, tasks
 from hatrack.data.image_set import Pictures, load
 from hatrack.data.inputs import Inputs
@@ -18,6 +19,7 @@ __all__ = [
     "Split",
     "Task",
     "class_tasks",
+    "each",
     "folder",
     "load",
     "one_task",
