@@ -201,3 +201,22 @@ def test_compiled_steps_draw_and_learn_the_same(augment: Any, monkeypatch: pytes
     assert compiled._KNOWN, "nothing was compiled"
     for a, b in zip(*made, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_steps_follow_pictures_that_change_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+    monkeypatch.setattr(compiled, "_KNOWN", {})
+
+    def narrower(x: Tensor) -> Tensor:
+        return x[..., : 6 + 2 * int(torch.rand(()) < 0.3)]
+
+    made = []
+    for engine in ("eager", "compiled"):
+        torch.manual_seed(0)
+        pools = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        one = Learner(pools, METHODS["hat"](), epochs=3, batch_size=8, device="cpu", engine=engine)
+        one.learn(tasks(augment=narrower)[0])
+        made.append([t.clone() for t in state(one)])
+    for a, b in zip(*made, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
