@@ -133,6 +133,16 @@ def test_samplers_see_the_whole_training_part_and_balance_counts_its_classes() -
     assert torch.bincount(counted[0]).tolist() == [15, 15]
 
 
+def test_a_schedule_by_steps_counts_what_a_sampler_draws() -> None:
+    rates: list[float] = []
+    made = learner("sgd", epochs=3, scheduler="onecycle")
+    made.learn(
+        tasks(sampler=lambda g: torch.randint(40, (130,), generator=g))[0], on_epoch=lambda e: rates.append(e.lr)
+    )
+    assert len(rates) == 3
+    assert rates[-1] < rates[1]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
