@@ -12,7 +12,8 @@ from protocol import CLASSES, TASKS, WIDTHS, Budget
 from torch import nn
 
 import hatrack
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.learn.seeds import generator, noise
 from hatrack.nets import build
 from hatrack.nets.model import Model

@@ -42,7 +42,8 @@ def plain() -> Callable[[], None]:
 def ours(name: str) -> Callable[[], None]:
     """Return a step of a method after one finished task, as the learner's engine does it."""
     from hatrack.data.feed import Feed, Part
-    from hatrack.data.task import Inputs, Split
+    from hatrack.data.inputs import Inputs
+    from hatrack.data.samples import Split
     from hatrack.learn.step import Stepper, build
     from hatrack.methods import METHODS
     from hatrack.nets.model import Model

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.learn.machine.engine import Engine
 from hatrack.learn.machine.side_by_side import OwnStream, take_turns
 from hatrack.learn.step import OptimizerFactory, Stepper

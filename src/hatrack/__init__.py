@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hatrack import plot as plot
     from hatrack import testing as testing
     from hatrack.data.benchmarks import tasks
-    from hatrack.data.task import Inputs, Task
+    from hatrack.data.inputs import Inputs
+    from hatrack.data.task import Task
     from hatrack.errors import CapacityWarning, DivergenceWarning, EngineWarning, HatrackError, HatrackWarning
     from hatrack.learn.fit import Epoch
     from hatrack.learn.hats import Hats

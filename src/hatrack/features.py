@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import Parameter, signature
 from typing import Any
 
 from torch import Tensor, nn
 
 from hatrack.errors import HatrackError
+from hatrack.options import places
 from hatrack.tree import call
 
 Pick = str | int | Callable[..., Tensor]
@@ -27,7 +27,7 @@ class Features:
             raise HatrackError(f"features must be a name, a place or a function of the network's output, got {pick!r}.")
         self._net, self.pick = net, pick
         self._hooked = False
-        self._with_input = callable(pick) and _takes_two(pick)
+        self._with_input = callable(pick) and places(pick) == 2
 
     def __call__(self, x: Any) -> Tensor:
         """Return the features of a batch."""
@@ -83,12 +83,3 @@ def _said(output: Any) -> str:
     if isinstance(output, tuple | list):
         return f"a {type(output).__name__} of {len(output)}"
     return f"a {type(output).__name__}"
-
-
-def _takes_two(pick: Callable[..., Any]) -> bool:
-    try:
-        given = list(signature(pick).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    places = [p for p in given if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-    return len([p for p in places if p.default is Parameter.empty]) == 2

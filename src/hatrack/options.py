@@ -17,6 +17,16 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     return {p.name: p for p in signature(function).parameters.values() if p.kind not in variable}
 
 
+def places(function: Callable[..., Any]) -> int:
+    """Return how many values a function must be given by place; 0 where it does not say."""
+    try:
+        taken = parameters(function).values()
+    except (TypeError, ValueError):
+        return 0
+    by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in by_place and p.default is p.empty for p in taken)
+
+
 def defaults(function: Callable[..., Any], besides: Collection[str]) -> dict[str, Any]:
     """Return the defaults of what a function takes by name, but for `besides`; None where one must be given."""
     taken = parameters(function).values()

@@ -5,7 +5,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
 from hatrack.targets import Classification
 

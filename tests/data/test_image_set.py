@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hatrack.data.image_set import load
+from hatrack.data.samples import Split
 from hatrack.data.sets import SETS
-from hatrack.data.task import Split
 from hatrack.errors import HatrackError
 
 from .make import entries, pixels, write_set

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from hatrack.data.kind import CHUNK, SOME, Kind, described, of, restored, seen
-from hatrack.data.task import Split
+from hatrack.data.samples import Split
 
 UINT8 = of([torch.tensor([[[0, 7], [200, 3]]], dtype=torch.uint8)])
 FLOATS = of([torch.tensor([[[[0.0, 0.5], [0.25, 0.9]]]])])

@@ -10,8 +10,9 @@ import torch
 
 from hatrack.data import resident as module
 from hatrack.data.feed import Feed, Part
+from hatrack.data.inputs import Inputs
 from hatrack.data.resident import resident
-from hatrack.data.task import Inputs, Split
+from hatrack.data.samples import Split
 from hatrack.targets import Classification
 
 CPU, META = torch.device("cpu"), torch.device("meta")

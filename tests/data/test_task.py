@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.targets import Classification
 
@@ -30,11 +32,6 @@ class Pairs(Dataset[Any]):
 
     def __getitem__(self, row: int) -> tuple[Any, int]:
         return X[row], Y[row]
-
-
-class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Any:
-        return iter(())
 
 
 @pytest.mark.parametrize("x", [X, X.tolist(), torch.from_numpy(X), X.astype(np.float64)])
@@ -110,9 +107,13 @@ def test_a_sample_that_is_no_pair_of_input_and_label_is_named(sample: Any, got: 
         Task("t", train=Rows(sample), classes=2).train.first(1)
 
 
-def test_an_iterable_dataset_is_refused() -> None:
-    with pytest.raises(HatrackError, match="map-style"):
-        Task("t", train=Stream())
+def test_a_dataset_without_a_length_is_refused() -> None:
+    class Endless(Dataset[Any]):
+        def __getitem__(self, row: int) -> Any:
+            return X[0], 0
+
+    with pytest.raises(HatrackError, match="task 't', train: a Dataset without a length was given; give it __len__"):
+        Task("t", train=Endless(), classes=2)
 
 
 def test_about_is_json_and_holds_counts_normalisation_and_what_was_given() -> None:

@@ -76,10 +76,47 @@ def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
     assert len(folder(tmp_path / "animals").x) == 7
 
 
-def test_a_second_validation_part_is_noted_as_unused(tmp_path: Path) -> None:
-    for part in ("train", "test", "valid"):
+@pytest.mark.parametrize("part", ["val", "valid", "validation"])
+def test_beside_a_test_part_the_validation_part_validates(part: str, tmp_path: Path) -> None:
+    for number, name in enumerate(("train", part, "test")):
+        write_classes(tmp_path / "animals" / name, 5 - number)
+    animals = folder(tmp_path / "animals")
+    assert animals.notes == ()
+    assert animals.valid is not None
+    assert [np.bincount(animals.y[rows]).tolist() for rows in (animals.train, animals.valid, animals.test)] == [
+        [5, 5, 5],
+        [4, 4, 4],
+        [3, 3, 3],
+    ]
+    np.testing.assert_allclose(animals.inputs.mean, (animals.x[animals.train] / 255).mean(axis=(0, 2, 3)), atol=1e-4)
+    again = folder(tmp_path / "animals")  # out of the cache
+    assert again.valid is not None
+    np.testing.assert_array_equal(again.valid, animals.valid)
+    task = one_task(animals, seed=3)
+    assert (len(task.train), len(task.valid or ()), len(task.test or ())) == (15, 12, 9)
+    second = class_tasks(animals, 3)[1]
+    assert second.valid is not None
+    x, y = second.valid.on(CPU)
+    assert y.tolist() == [0, 0, 0, 0]
+    np.testing.assert_array_equal(x, [pixels(row, 1, SHAPE) for row in range(4)])
+
+
+def test_without_a_test_part_the_validation_part_tests_and_others_are_noted(tmp_path: Path) -> None:
+    for part in ("train", "valid", "val"):
         write_classes(tmp_path / "animals" / part, 3)
-    assert folder(tmp_path / "animals").notes == ("its part 'valid' is not used",)
+    animals = folder(tmp_path / "animals")
+    assert animals.notes == ("its part 'val' is not used",)
+    assert animals.valid is None
+    assert len(animals.test) == 9
+
+
+def test_a_class_that_does_not_validate_is_refused(tmp_path: Path) -> None:
+    for part in ("train", "test", "val"):
+        write_classes(tmp_path / "animals" / part, 3)
+    for file in (tmp_path / "animals" / "val" / "bee").iterdir():
+        file.unlink()
+    with pytest.raises(HatrackError, match=r"val/bee: class 1 \('bee'\) has no picture"):
+        folder(tmp_path / "animals")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +153,17 @@ def test_parquet_in_the_hubs_layout(tmp_path: Path) -> None:
     assert (birds.name, birds.names, len(birds.train), len(birds.test)) == ("birds", ("owl", "tit"), 20, 2)
     np.testing.assert_array_equal(birds.x[birds.train], [pixels(row, row % 2, SHAPE) for row in range(20)])
     assert parquet(tmp_path / "birds", shape=(1, 8, 8)).shape == (1, 8, 8)
+
+
+def test_parquet_with_three_parts(tmp_path: Path) -> None:
+    for number, part in enumerate(("train", "validation", "test")):
+        write_parquet(
+            tmp_path / f"{part}-0.parquet", [0, 1] * (4 - number), SHAPE, names=["owl", "tit"], start=50 * number
+        )
+    birds = parquet(tmp_path)
+    assert birds.valid is not None
+    assert (len(birds.train), len(birds.valid), len(birds.test)) == (8, 6, 4)
+    np.testing.assert_array_equal(birds.x[birds.valid], [pixels(50 + row, row % 2, SHAPE) for row in range(6)])
 
 
 def test_parquet_without_class_names_needs_their_number(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import torch
 
 from hatrack import HAT, HatrackError
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
 from hatrack.learn.step import Clip, OptimizerFactory, Stepper, build, clip, clip_traced, plain
 from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import hatrack
 from hatrack import HatrackError, Learner, Task
-from hatrack.data.task import as_floats
+from hatrack.data.inputs import as_floats
 from hatrack.methods import METHODS
 from hatrack.nets.model import Model
 from hatrack.swap import Slots

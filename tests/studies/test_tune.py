@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hatrack.cli import main
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.runs.spec import resolve
 from hatrack.studies.file import read

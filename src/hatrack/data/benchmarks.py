@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from hatrack.data import by_class, federated, permuted
+from hatrack.data.augmenting import augmentation
 from hatrack.data.fewer import OPTION, fewer
 from hatrack.data.folders import folders
 from hatrack.data.locate import Folder
@@ -20,6 +21,9 @@ from hatrack.data.task import Task
 from hatrack.errors import HatrackError, unknown
 from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
+
+AUGMENT = "augment"
+OFFERED: dict[str, Any] = {OPTION: 0, AUGMENT: None}  # options of every benchmark that has none of these names
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any)
 
     Order and splits depend on the seed alone. `data` is the folder that holds the image sets (else HATRACK_DATA, else
     the user's cache). `train_per_class`: train on at most so many samples a class, and validate on fewer in proportion.
+    `augment`: as a Task takes it, for all of them.
     """
     return make(BENCHMARKS.named(str(benchmark)), seed, data=data, **options)
 
@@ -68,7 +73,7 @@ def tasks(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any)
 def make(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) -> list[Task]:
     """Return the same by a name that is known already."""
     chosen = BENCHMARKS.find(benchmark)
-    most = 0 if OPTION in chosen.options else options.pop(OPTION, 0)
+    offered = {key: options.pop(key, value) for key, value in OFFERED.items() if key not in chosen.options}
     if not isinstance(seed, Integral) or seed < 0:
         raise HatrackError(f"seed must be a whole number, 0 or more, got {seed!r}.")
     for key in options:
@@ -85,7 +90,12 @@ def make(benchmark: str, seed: int = 0, *, data: Folder = None, **options: Any) 
     made = chosen.build(seed=seed, **folder, **chosen.fixed, **options)
     if not isinstance(made, list) or not made or not all(isinstance(task, Task) for task in made):
         raise HatrackError(f"benchmark {benchmark!r} must return a list of hatrack.Task, got {made!r:.99}.")
-    return [fewer(task, most, seed) for task in made] if most else made
+    most, augment = offered.get(OPTION), offered.get(AUGMENT)
+    made = [fewer(task, most, seed) for task in made] if most else made
+    if augment is None:
+        return made
+    one = augmentation(augment, f"benchmark {benchmark!r}")
+    return [task.with_augment(one) for task in made]
 
 
 _READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hatrack.data.image_set import EMBEDDED, load
+from hatrack.data.inputs import Inputs
 from hatrack.data.locate import Folder
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, hold_out_as_hat, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD
 from hatrack.data.split import Quota, class_tasks, make_task, range_names, renumbered, tasks_of
-from hatrack.data.task import Inputs, Task
+from hatrack.data.task import Task
 
 # SPG normalises every colour set by ImageNet's figures.
 IMAGENET_INPUTS = Inputs(IMAGENET_MEAN, IMAGENET_STD)

@@ -129,10 +129,12 @@ class Table:
             raise _unreadable(f"{self.path}, after row {row}", error) from error
 
 
-def from_parquet(train: Sequence[Table], test: Sequence[Table], frame: Frame, classes: int) -> Source:
-    """Return the pictures of the given tables, training files first.
+def from_parquet(
+    train: Sequence[Table], test: Sequence[Table], frame: Frame, classes: int, valid: Sequence[Table] = ()
+) -> Source:
+    """Return the pictures of the given tables: training files first, then those that validate.
 
-    Labels must lie in 0..classes−1, and every class must have a picture in each of the two parts.
+    Labels must lie in 0..classes−1, and every class must have a picture in each of the parts.
     """
     trained = sum(table.rows for table in train)
     names = next((table.names for table in train if table.names), None)
@@ -141,7 +143,7 @@ def from_parquet(train: Sequence[Table], test: Sequence[Table], frame: Frame, cl
     names = names or tuple(str(label) for label in range(classes))
 
     def chunks() -> Iterator[tuple[Bytes, Labels]]:
-        for tables in (train, test):
+        for tables in (train, valid, test):
             seen = np.zeros(classes, dtype=bool)
             for table in tables:
                 for encoded, y in table.encoded():
@@ -152,13 +154,9 @@ def from_parquet(train: Sequence[Table], test: Sequence[Table], frame: Frame, cl
                 empty = int(seen.argmin())
                 raise HatrackError(f"{tables[0].path}: class {empty} ({names[empty]!r}) has no picture.")
 
-    return Source(
-        rows=trained + sum(table.rows for table in test),
-        trained=trained,
-        shape=frame.result,
-        chunks=chunks(),
-        info={"names": list(names)},
-    )
+    validated, tested = (sum(table.rows for table in tables) for tables in (valid, test))
+    info = {"names": list(names), **({"validated": validated} if valid else {})}
+    return Source(trained + validated + tested, trained, frame.result, chunks(), info)
 
 
 def check_labels(where: Sequence[str], y: Labels, classes: int) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from hatrack.data.cache import fingerprint, stored
 from hatrack.data.image_set import Pictures, from_stored
+from hatrack.data.inputs import Inputs
 from hatrack.data.leaf import Layout, from_leaf, json_files
 from hatrack.data.locate import Folder, cache_root, mirror
 from hatrack.data.rows import Rows, hold_out, rows_of_each, shuffled
 from hatrack.data.sets import IMAGENET_MEAN, IMAGENET_STD, SETS
 from hatrack.data.split import Quota, make_task, renumbered
-from hatrack.data.task import Inputs, Task
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 
 _CELEBA = Layout("celeba", (3, 32, 32), ("not smiling", "smiling"), as_files=True)

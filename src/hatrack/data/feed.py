@@ -1,24 +1,30 @@
 """Samples on their way to the network: resident on the device as they are stored, prepared batch by batch.
 
-Small-image sets stay on the device as uint8 and are normalised there. A Dataset goes through a DataLoader. Several
-tasks can feed together (joint training, replay): then every sample carries the number of its task.
+Small-image sets stay on the device as uint8 and are normalised there. A Dataset goes through a DataLoader (loading.py).
+Several tasks can feed together (joint training, replay): then every sample carries the number of its task. Samplers and
+augmentations have their say in the batches of a training epoch, and nowhere else: what is read in stored order, for
+validation, test, importances or a memory, are the samples as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, default_collate
 
+from hatrack.data.augmenting import Augmentation, augmenting
+from hatrack.data.draws import new_seed
+from hatrack.data.inputs import Inputs, as_floats
+from hatrack.data.loading import Loading
+from hatrack.data.order import Order, Sampling
 from hatrack.data.packing import Packing
-from hatrack.data.task import Inputs, Split, as_floats, as_inputs, read
+from hatrack.data.samples import RANDOM_ACCESS, Split
 from hatrack.errors import HatrackError
 from hatrack.targets import Target
-from hatrack.tree import at, count, form, leaves, mapped, shapes
+from hatrack.tree import count, form, leaves, mapped, shapes
 
 
 class Batch(NamedTuple):
@@ -33,6 +39,10 @@ class Batch(NamedTuple):
     weights: Tensor | None = None
     packing: Packing | None = None
 
+    def tensors(self) -> list[Tensor]:
+        """Return all that there are."""
+        return [*leaves(self.x), *(t for t in (self.y, self.source, self.weights) if t is not None)]
+
     def of(self, task: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return which samples of a batch that mixes tasks are of this one, their targets, and their weights."""
         assert self.source is not None
@@ -43,21 +53,29 @@ class Batch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The samples of one task, its number, and what it predicts."""
+    """The samples of one task, its number, and what it predicts; how they are augmented and drawn in training."""
 
     task: int
     split: Split
     inputs: Inputs
     target: Target
+    augment: Augmentation | None = None
+    sampler: Sampling | None = None
 
 
 class Feed:
-    """Batches from one task or several; `training`: with the weights of their samples."""
+    """Batches from one task or several; `training`: with the weights of their samples; `keep`: used every epoch."""
 
-    def __init__(self, parts: Sequence[Part], device: torch.device, workers: int = 0, training: bool = False) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        device: torch.device,
+        workers: int = 0,
+        training: bool = False,
+        keep: bool = False,
+    ) -> None:
         self._parts = parts
         self._device = device
-        self._workers = workers
         distinct = list(dict.fromkeys(part.inputs for part in parts))
         self._prepare = [inputs.on(device) for inputs in distinct]
         self._mixed = len(parts) > 1
@@ -65,7 +83,8 @@ class Feed:
         for part in parts:
             self._which[part.task] = distinct.index(part.inputs)
         lengths = torch.tensor([len(part.split) for part in parts])
-        self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths)
+        self._length = int(lengths.sum())
+        self._source = torch.repeat_interleave(torch.tensor([p.task for p in parts]), lengths * self._mixed)
         self._weights = _weights(parts) if training else None
         self.resident = all(part.split.resident for part in parts)  # all samples are on the device: `gather` works
         self._packing: Packing | None = None
@@ -78,14 +97,18 @@ class Feed:
                 placed = [(mapped(as_floats, x), rows, y) for x, rows, y in placed]
             _refuse_unlike([x for x, _, _ in placed])
             self._x, self._rows = _joined([(x, rows) for x, rows, _ in placed])
-            packing = Packing({part.task: y for part, (_, _, y) in zip(parts, placed, strict=True)})
+            targets = {part.task: _soft(part, y) for part, (_, _, y) in zip(parts, placed, strict=True)}
+            packing = Packing(targets)
             self._packing = packing if packing.needed else None
-            self._y = torch.cat([y if self._packing is None else packing.packed(y) for _, _, y in placed])
+            self._y = torch.cat([y if self._packing is None else packing.packed(y) for y in targets.values()])
             self._source = self._source.to(device)
             self._weights = None if self._weights is None else self._weights.to(device)
+        else:
+            self._loading = Loading(parts, device, workers, self._uneven, keep or training)
+        self._augmenting = augmenting(parts, self._packing)
 
     def __len__(self) -> int:
-        return len(self._source)
+        return self._length
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Feed:
         return self  # samples never change
@@ -96,15 +119,44 @@ class Feed:
         x = self._x if self.resident else self._parts[0].split.first(1)
         return sum(part.shape[1:].numel() for part in leaves(x))
 
+    @property
+    def recordable(self) -> bool:
+        """Whether a training batch is made on the device alone: then a step can be recorded from its rows on."""
+        return self._augmenting is None or self._augmenting.recordable
+
     def steps(self, size: int) -> int:
-        """Return the number of batches of `size` in an epoch; the last one may be smaller."""
+        """Return the number of batches of `size` that all samples make; the last one may be smaller."""
         return -(-len(self) // size)
 
-    def order(self, generator: torch.Generator | None = None) -> Tensor:
-        """Return the rows in the order of an epoch: shuffled by `generator`, as stored without one."""
-        return torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
+    def order(self, generator: torch.Generator | None = None) -> Order:
+        """Return an epoch to come: shuffled by `generator` or drawn by samplers, as stored without one."""
+        if self._parts[0].split.streams:
+            return Order(None, len(self), new_seed(generator))
+        rows = torch.arange(len(self)) if generator is None else self._drawn(generator)
+        return Order(rows, len(rows), 0 if self.resident else new_seed(generator))
 
-    def gather(self, rows: Tensor) -> Batch:
+    def _drawn(self, generator: torch.Generator) -> Tensor:
+        if all(part.sampler is None for part in self._parts):
+            return torch.randperm(len(self), generator=generator)
+        first, drawn = 0, []
+        for part, strata in zip(self._parts, self._strata, strict=True):
+            count, sampler = len(part.split), part.sampler
+            every = torch.arange(count) if sampler is None else sampler.rows(generator, count, strata)
+            drawn.append(first + every)
+            first += count
+        rows = torch.cat(drawn)
+        return rows[torch.randperm(len(rows), generator=generator)] if self._mixed else rows
+
+    @cached_property
+    def _strata(self) -> list[Tensor | None]:
+        """The classes of the tasks that are drawn from in balance."""
+        found: list[Tensor | None] = []
+        for part in self._parts:
+            labels = None if part.sampler is None or part.sampler.needs_all else part.split.labels
+            found.append(None if labels is None else part.target.strata(labels).cpu())
+        return found
+
+    def gather(self, rows: Tensor, training: bool = False) -> Batch:
         """Return the resident samples at `rows`, which are on the device: no host round trip."""
         places = self._rows.index_select(0, rows)
         x = mapped(lambda part: part.index_select(0, places), self._x)
@@ -113,25 +165,33 @@ class Feed:
             self._y.index_select(0, rows),
             self._source.index_select(0, rows) if self._mixed else None,
             None if self._weights is None else self._weights.index_select(0, rows),
+            training,
         )
 
     def labels(self) -> Tensor:
         """Return all targets of one task in their stored order."""
+        if self._parts[0].split.streams:
+            raise HatrackError(f"an iterable Dataset has no stored order; {RANDOM_ACCESS}")
         if self.resident:
             return self._y
         return torch.cat([batch.y for batch in self.batches(1024)])
 
     def batches(self, size: int, generator: torch.Generator | None = None) -> Iterator[Batch]:
-        """Yield all samples once, shuffled by `generator`, in stored order without one."""
-        order = self.order(generator)
-        if not self.resident:
-            yield from self._loaded(size, order)
-            return
-        order = order.to(self._device)
-        for start in range(0, len(self), size):
-            yield self.gather(order[start : start + size])
+        """Yield all samples once, as stored; with a generator, those of a training epoch."""
+        yield from self.epoch(self.order(generator), size, training=generator is not None)
 
-    def _batch(self, x: Any, y: Tensor, source: Tensor | None, weights: Tensor | None) -> Batch:
+    def epoch(self, order: Order, size: int, training: bool = True) -> Iterator[Batch]:
+        """Yield the samples in an order; in training, augmented."""
+        if not self.resident:
+            yield from self._loaded(order, size, training)
+            return
+        assert order.rows is not None
+        for rows in order.rows.to(self._device).split(size):
+            yield self.gather(rows, training)
+
+    def _batch(self, x: Any, y: Tensor, source: Tensor | None, weights: Tensor | None, training: bool) -> Batch:
+        if training and self._augmenting is not None:
+            x, y = self._augmenting(x, y, source)
         if source is None or len(self._prepare) == 1:
             return Batch(self._prepare[0](x), y, source, weights, self._packing)
         prepared = [prepare(x) for prepare in self._prepare]
@@ -139,38 +199,19 @@ class Feed:
         chosen = mapped(lambda *parts: torch.stack(parts)[self._which[source], rows], *prepared)
         return Batch(chosen, y, source, weights, self._packing)
 
-    def _loaded(self, size: int, order: Tensor) -> Iterator[Batch]:
-        collate = self._collate()
-        datasets: list[Dataset[Any]] = [_Labelled(part.split, self._uneven) for part in self._parts]
-        loader: DataLoader[Any] = DataLoader(
-            ConcatDataset(datasets),
-            batch_size=size,
-            sampler=order.tolist(),
-            num_workers=self._workers,
-            collate_fn=collate,
-        )
-        done = 0
-        for x, y in loader:
-            rows = order[done : done + len(y)]
-            done += len(y)
+    def _loaded(self, order: Order, size: int, training: bool) -> Iterator[Batch]:
+        for x, y, rows in self._loading.batches(order, size, again=training):
             y = self._checked(y, rows)
-            source = self._source[rows].to(self._device) if self._mixed else None
-            weights = None if self._weights is None else self._weights[rows].to(self._device)
-            yield self._batch(mapped(lambda part: part.to(self._device), x), y.to(self._device), source, weights)
+            source = self._source[rows].to(self._device) if self._mixed and rows is not None else None
+            weights = None if self._weights is None or rows is None else self._weights[rows].to(self._device)
+            x = mapped(lambda part: part.to(self._device, non_blocking=True), x)
+            yield self._batch(x, y.to(self._device, non_blocking=True), source, weights, training)
 
-    def _collate(self) -> Callable[[list[Any]], Any]:
-        given = {part.split.collate for part in self._parts}
-        if given == {None}:
-            return _collated
-        if len(given) > 1 or not all(hasattr(part.split._x, "__getitem__") for part in self._parts):
-            raise HatrackError("tasks that are learned together need one collate function for all.")
-        (own,) = given
-        assert own is not None
-        return _Own(own)
-
-    def _checked(self, y: Tensor, rows: Tensor) -> Tensor:
+    def _checked(self, y: Tensor, rows: Tensor | None) -> Tensor:
         """Refuse targets that a head has no output for, here on the host: a device would have to be waited for."""
-        sources, read = self._source.cpu()[rows], y
+        alone = not self._mixed or rows is None
+        sources = torch.full((len(y),), self._parts[0].task) if alone else self._source.cpu()[rows]
+        read = y
         for number, part in enumerate(self._parts):
             mine = sources == part.task
             named = f"the Dataset of task number {part.task}"
@@ -178,13 +219,28 @@ class Feed:
             found = part.target.wrong(own) if len(own) else None
             if found is not None:
                 row, why = found
-                what = f"label {int(own[row])}" if own.ndim == 1 else f"sample {int(rows[mine][row])}"
+                what = (
+                    f"label {int(own[row])}"
+                    if own.ndim == 1
+                    else f"sample {row if rows is None else int(rows[mine][row])}"
+                )
                 raise HatrackError(
                     f"{what} in {named} {why}; labels count from 0 within a task: give Task(..., classes=N)."
                 )
+            own = _soft(part, own)
             read = own.new_zeros(len(y), *own.shape[1:]) if number == 0 else read
+            if own.shape[1:] != read.shape[1:]:
+                raise HatrackError(
+                    f"tasks that are learned together out of Datasets need targets of one shape, got "
+                    f"{tuple(read.shape[1:])} and {tuple(own.shape[1:])}; give arrays, or leave mixup out."
+                )
             read[mine] = own
         return read
+
+
+def _soft(part: Part, y: Tensor) -> Tensor:
+    """Return targets of which a mean can be taken, where samples are mixed."""
+    return part.target.soft(y) if part.augment is not None and part.augment.mixes else y
 
 
 def _weights(parts: Sequence[Part]) -> Tensor | None:
@@ -215,45 +271,3 @@ def _joined(placed: Sequence[tuple[Any, Tensor]]) -> tuple[Any, Tensor]:
     chosen = [mapped(lambda leaf: leaf.index_select(0, rows), x) for x, rows in placed]  # noqa: B023 - used at once
     everything = mapped(lambda *parts: torch.cat(parts), *chosen)
     return everything, torch.arange(count(everything), device=leaves(everything)[0].device)
-
-
-def _collated(samples: list[Any]) -> Any:
-    """Return samples as a batch."""
-    return default_collate(samples)
-
-
-class _Own:
-    """The user's way of making a batch of samples; it may travel to a worker process."""
-
-    def __init__(self, collate: Callable[[list[Any]], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, samples: list[Any]) -> Any:
-        made = self._collate(samples)
-        if not isinstance(made, tuple | list) or len(made) != 2:
-            raise HatrackError(f"collate must return (inputs, targets), got {type(made).__name__}.")
-        return as_inputs(made[0]), torch.as_tensor(made[1])
-
-
-class _Labelled(Dataset[Any]):
-    """A split as a map-style Dataset of (input, target); `floats`: bytes as numbers from 0 to 1."""
-
-    def __init__(self, split: Split, floats: bool) -> None:
-        self._data: Any = split.dataset() if not split.resident else None
-        self._placed = split.placed(torch.device("cpu")) if split.resident else None
-        self._length = len(split)
-        self._floats = floats
-        self._raw = split.collate is not None
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, row: int) -> Any:
-        if self._raw:
-            return self._data[row]
-        if self._placed is not None:
-            inputs, rows, labels = self._placed
-            x, y = at(inputs, rows[row]), labels[row]
-        else:
-            x, y = read(self._data, row)
-        return mapped(as_floats, x) if self._floats else x, y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 
 import numpy as np
 import torch
@@ -40,6 +41,9 @@ def fewer(task: Task, most: int, seed: int) -> Task:
         chosen = b"".join(rows.astype("<i8").tobytes() for rows in parts.values())
         about["rows"] = hashlib.sha256(about["rows"].encode() + chosen).hexdigest()[:16]
     kept = {part: getattr(task, part).take(torch.from_numpy(rows)) for part, rows in parts.items()}
-    return Task(
-        task.name, **kept, test=task.test, target=task.target, inputs=task.inputs, about=about, probes=task.probes
-    )
+    if task.sampler is not None and task.sampler.needs_all:
+        raise HatrackError(f"task {task.name!r}: {OPTION} leaves out samples that its sampler draws; leave one out.")
+    made = copy(task)
+    made.train, made.about = kept["train"], about
+    made.valid = kept.get("valid")
+    return made

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
 from hatrack.data.decode import Frame, Table, from_parquet
+from hatrack.data.inputs import Inputs
 from hatrack.data.locate import Folder, find
 from hatrack.data.rows import Rows, fixed_test
 from hatrack.data.sets import SETS
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError, unknown
 
 EMBEDDED = "digits"
@@ -23,7 +23,10 @@ DIGIT_INPUTS = Inputs(mean=(0.3053,), std=(0.3760,))
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures (n, channels, height, width) as uint8 with their labels, and which rows train or test."""
+    """Pictures (n, channels, height, width) as uint8 with their labels, and which rows train, validate or test.
+
+    Without `valid`, tasks hold a share of the training rows out.
+    """
 
     name: str
     x: Bytes = field(repr=False)
@@ -33,6 +36,7 @@ class Pictures:
     names: tuple[str, ...]
     inputs: Inputs
     notes: tuple[str, ...] = ()
+    valid: Rows | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -72,9 +76,12 @@ def load(name: str, data: Folder = None, *, side: int | None = None, verify: boo
 
 
 def from_stored(name: str, held: Stored, inputs: Inputs, names: Sequence[str] | None = None) -> Pictures:
-    """Return the pictures of a cache entry whose first rows train and whose other rows test."""
-    train, test = np.split(np.arange(held.record["rows"]), [held.record["trained"]])
-    return Pictures(name, held.x, held.y, train, test, tuple(names or held.record["names"]), inputs)
+    """Return the pictures of a cache entry, whose first rows train, the next ones validate, and the others test."""
+    trained = held.record["trained"]
+    validated = trained + held.record.get("validated", 0)
+    train, valid, test = np.split(np.arange(held.record["rows"]), [trained, validated])
+    chosen = tuple(names or held.record["names"])
+    return Pictures(name, held.x, held.y, train, test, chosen, inputs, valid=valid if len(valid) else None)
 
 
 def padding(name: str, given: int, side: int | None) -> int:

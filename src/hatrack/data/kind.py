@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hatrack.data.task import Split
+from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
 from hatrack.tree import form, named, type_of
 
@@ -57,11 +57,14 @@ class Kind:
         """The least and the greatest value of all entries."""
         return float(self.low.min()), float(self.high.max())
 
-    def objection(self, x: Any) -> str | None:
-        """Say why raw inputs cannot mean what the learned ones did, or return None; NaN is let pass."""
+    def objection(self, x: Any, ids: bool = False) -> str | None:
+        """Say why raw inputs cannot mean what the learned ones did, or return None; NaN is let pass.
+
+        `ids`: bytes are numbers of words, as other integers are.
+        """
         if not isinstance(x, Tensor):
             return f"got {form(x)}, and the task was trained on one tensor"
-        given, learned = _sort(x.dtype), _sort(self.dtype)
+        given, learned = _sort(x.dtype, ids), _sort(self.dtype, ids)
         if not self.raw or x.numel() == 0 or "other" in (given, learned) or (given, learned) == ("integer", "integer"):
             return None
         least, most = self.range
@@ -80,10 +83,10 @@ class Kind:
             outside = bool(low or high) if given == "integer" else low < -NEAR or high > 1 + NEAR
         return f"got {_name(x.dtype)} from {low:g} to {high:g}, and {said}; {remedy}" if outside else None
 
-    def beyond(self, x: Tensor) -> str | None:
+    def beyond(self, x: Tensor, ids: bool = False) -> str | None:
         """Say by how much integers leave what was learned, or return None; only a network knows what it looks up."""
         (low, high), (least, most) = torch.stack(torch.aminmax(x)).tolist(), self.range
-        if (_sort(x.dtype), _sort(self.dtype)) != ("integer", "integer") or (least <= low and high <= most):
+        if (_sort(x.dtype, ids), _sort(self.dtype, ids)) != ("integer", "integer") or (least <= low and high <= most):
             return None
         return f"got values from {low} to {high}, it was trained on {least:g} to {most:g}"
 
@@ -112,18 +115,18 @@ class Kinds:
     def raw(self) -> bool:
         return all(kind.raw for kind in self.parts.values())
 
-    def objection(self, x: Any) -> str | None:
+    def objection(self, x: Any, ids: bool = False) -> str | None:
         """Say why raw inputs cannot mean what the learned ones did, or return None."""
         given = named(x)
         if type_of(x) != self.form or given.keys() != self.parts.keys():
             like = dict.fromkeys(self.parts)
             return f"got {form(x)}, and the task was trained on {form(like if self.form == 'dict' else tuple(like))}"
-        found = ((name, kind.objection(given[name])) for name, kind in self.parts.items())
+        found = ((name, kind.objection(given[name], ids)) for name, kind in self.parts.items())
         return next((f"{name}: {said}" for name, said in found if said is not None), None)
 
-    def beyond(self, x: Any) -> str | None:
+    def beyond(self, x: Any, ids: bool = False) -> str | None:
         """Say by how much integers leave what was learned, or return None."""
-        found = ((name, self.parts[name].beyond(part)) for name, part in named(x).items())
+        found = ((name, self.parts[name].beyond(part, ids)) for name, part in named(x).items())
         return next((f"{name}: {said}" for name, said in found if said is not None), None)
 
 
@@ -179,9 +182,9 @@ def _figures(x: Tensor) -> Tensor:
     return x if x.is_floating_point() or x.dtype in (torch.uint8, torch.int64, torch.int32) else x.long()
 
 
-def _sort(dtype: torch.dtype) -> str:
+def _sort(dtype: torch.dtype, ids: bool = False) -> str:
     if dtype == torch.uint8:
-        return "byte"
+        return "integer" if ids else "byte"
     if dtype.is_floating_point:
         return "float"
     return "other" if dtype.is_complex or dtype == torch.bool else "integer"

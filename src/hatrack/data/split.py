@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from hatrack.data.image_set import Pictures
+from hatrack.data.inputs import Inputs
 from hatrack.data.rows import Parts, Rows, groups_of, hold_out, shuffled
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,19 @@ def tasks_of(
     cut: Callable[[Rows, int], Parts],
     notes: Sequence[str] = (),
 ) -> list[Task]:
-    """Return one task a group of classes; `cut(rows, position)` divides a group's training rows."""
+    """Return one task a group of classes; `cut(rows, position)` divides a group's training rows.
+
+    Where the set has a validation part, that validates, and nothing is divided.
+    """
     labels = renumbered(pictures, groups)
     made = []
     for position, (name, classes) in enumerate(zip(names, groups, strict=True)):
-        train, test = (rows[np.isin(pictures.y[rows], classes)] for rows in (pictures.train, pictures.test))
-        parts = cut(train, position)
+
+        def own(rows: Rows, classes: Sequence[int] = classes) -> Rows:
+            return rows[np.isin(pictures.y[rows], classes)]
+
+        train, test, valid = own(pictures.train), own(pictures.test), pictures.valid
+        parts = cut(train, position) if valid is None else Parts(train, own(valid))
         made.append(make_task(name, pictures, parts, test, labels=labels, classes=classes, notes=notes))
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,13 @@ import numpy as np
 from hatrack.data.cache import Bytes, Labels, Source, Stored, fingerprint, stored
 from hatrack.data.decode import CHUNK, Frame, Shape, Table, from_parquet, natural_shape, read_bytes
 from hatrack.data.image_set import Pictures, from_stored
+from hatrack.data.inputs import Inputs
 from hatrack.data.locate import split_files
 from hatrack.data.rows import fixed_test
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-TESTS = ("test", "validation", "valid", "val")
+VALIDATIONS = ("validation", "valid", "val")
 TEST_SHARE = 0.2
 
 
@@ -34,8 +34,9 @@ def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures
     """Return the pictures of a folder: path/class/*.png, or path/train/class/*.png and path/test/class/*.png.
 
     `shape` is (channels, height, width); every picture is scaled to it. Without it all pictures must have the
-    size of the first. Classes are numbered in the order of their names. Without a test part, 20 % of every
-    class tests, the same for every seed. Normalisation is measured on the training part.
+    size of the first. Classes are numbered in the order of their names. Beside a test part, one called `validation`,
+    `valid` or `val` validates; alone it tests. Without either, 20 % of every class tests, the same for every seed.
+    Normalisation is measured on the training part.
     """
     _check(shape)
     root = Path(path)
@@ -43,23 +44,25 @@ def folder(path: str | os.PathLike[str], shape: Shape | None = None) -> Pictures
         raise HatrackError(f"{root} is not a folder; give one that holds a folder of pictures per class.")
     divided = (root / "train").is_dir()
     home = root / "train" if divided else root
-    part, notes = _test_part([part for part in TESTS if divided and (root / part).is_dir()])
+    parts, notes = _parts(lambda part: divided and (root / part).is_dir())
     names = [place.name for place in _subfolders(home)]
     if not names:
         raise HatrackError(f"{home} holds no class; give a folder of pictures per class.")
     train = _listed(home, names)
-    test = _listed(root / part, names) if part else []
+    valid, test = ([] if part is None else _listed(root / part, names) for part in parts)
 
     def source() -> Source:
         first = train[0][0]
         # Looked at even where the shape is given: that it cannot be decoded shows before decoding is announced.
         natural = natural_shape(str(first), read_bytes(first))
         frame = Frame(shape or natural, resize=shape is not None)
-        chunks = _chunks([*train, *test], frame)
-        return Source(len(train) + len(test), len(train), frame.result, chunks, {"names": names})
+        every = [*train, *valid, *test]
+        info = {"names": names, **({"validated": len(valid)} if valid else {})}
+        return Source(len(every), len(train), frame.result, _chunks(every, frame), info)
 
-    files = fingerprint([file for file, _ in (*train, *test)])
+    files = fingerprint([file for file, _ in (*train, *valid, *test)])
     identity = {"kind": "folder", "files": files, "trained": len(train), "names": names, "shape": shape}
+    identity |= {"validated": len(valid)} if valid else {}
     return _pictures(root, stored(f"folder-{root.name}", identity, source), notes)
 
 
@@ -72,7 +75,7 @@ def parquet(
     """Return the pictures of a folder with train-*.parquet (and test-*.parquet), as the hub has them.
 
     `label` names the label column (else `label` or `fine_label`); `classes` is needed where the file does not
-    name its classes. `shape`, the test part and normalisation are as for `folder`.
+    name its classes. `shape`, the parts and normalisation are as for `folder`.
     """
     _check(shape)
     root = Path(path)
@@ -80,18 +83,18 @@ def parquet(
     if place is None:
         raise HatrackError(f"{root}: no train-*.parquet; give the folder that holds the files.")
     train = split_files(place, "train")
-    part, notes = _test_part([part for part in TESTS if split_files(place, part)])
-    test = split_files(place, part) if part else []
+    parts, notes = _parts(lambda part: bool(split_files(place, part)))
+    valid, test = ([] if part is None else split_files(place, part) for part in parts)
 
     def source() -> Source:
-        trained, tested = ([Table.open(file, label) for file in files] for files in (train, test))
+        trained, validated, tested = ([Table.open(file, label) for file in files] for files in (train, valid, test))
         count = classes or len(trained[0].names or ())
         if not count:
             raise UnnamedClasses(train[0])
         frame = Frame(shape or _first_shape(trained[0]), resize=shape is not None)
-        return from_parquet(trained, tested, frame, count)
+        return from_parquet(trained, tested, frame, count, validated)
 
-    files = fingerprint([*train, *test])
+    files = fingerprint([*train, *valid, *test])
     identity = {
         "kind": "parquet",
         "files": files,
@@ -99,15 +102,21 @@ def parquet(
         "shape": shape,
         "label": label,
         "classes": classes,
+        **({"validated": len(valid)} if valid else {}),
     }
     return _pictures(root, stored(f"parquet-{root.name}", identity, source), notes)
 
 
-def _test_part(present: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the part that tests, and a note for every other one: validation is held out from training."""
-    if not present:
-        return None, [f"no test part: {TEST_SHARE:.0%} of every class of the training pictures tests"]
-    return present[0], [f"its part {part!r} is not used" for part in present[1:]]
+def _parts(there: Callable[[str], bool]) -> tuple[tuple[str | None, str | None], list[str]]:
+    """Return the parts that validate and test, and notes; what would validate tests where nothing else does."""
+    present = [part for part in VALIDATIONS if there(part)]
+    valid = present[0] if present else None
+    notes = [f"its part {part!r} is not used" for part in present[1:]]
+    if there("test"):
+        return (valid, "test"), notes
+    if valid is None:
+        notes = [f"no test part: {TEST_SHARE:.0%} of every class of the training pictures tests"]
+    return (None, valid), notes
 
 
 def _pictures(root: Path, held: Stored, notes: Sequence[str]) -> Pictures:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from hatrack.data.feed import Feed
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.learn.fit import Epoch
 from hatrack.nets.model import Model
 

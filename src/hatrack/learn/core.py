@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from hatrack.data.feed import Feed
-from hatrack.data.task import as_inputs
+from hatrack.data.inputs import as_inputs
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn.before import Before
 from hatrack.learn.binned import used_fields

@@ -110,7 +110,8 @@ class Fit:
         """Return the steps of an epoch, counted in the modes in which the network is trained."""
         modes = [(module, module.training) for module in self.method.model.net.modules()]
         Method.begin_epoch(self.method)
-        steps = count_steps(self.method.model, train, size)
+        first = generator(self.seed, "shuffle", self.method.task, self.phase.number, 1)
+        steps = count_steps(self.method.model, train.order(first), size)  # a sampler draws as many as it likes
         for module, training in modes:
             module.training = training
         return steps

@@ -29,7 +29,8 @@ from torch.optim import Optimizer
 
 from hatrack.data import kind as kinds
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Task
+from hatrack.data.inputs import Inputs
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.before import Before
 from hatrack.learn.core import Core

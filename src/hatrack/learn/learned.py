@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from hatrack.data.inputs import Inputs
 from hatrack.data.kind import Kind, Kinds
-from hatrack.data.task import Inputs
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import everywhere
 from hatrack.learn.trial import first_line
@@ -53,7 +53,7 @@ class Learned:
 
     def batch(self, given: Any, device: torch.device) -> Any:
         """Return raw inputs as a batch in numbers; refuse values of another range than those that it was trained on."""
-        objection = self.kind.objection(given)
+        objection = self.kind.objection(given, bool(self.inputs.ids))
         if objection is not None:
             raise HatrackError(f"task {self.name!r}: {objection}.")
         raw = mapped(lambda part: self.inputs.as_numbers(part.to(device)), given)
@@ -80,7 +80,7 @@ class Learned:
                     f"task {self.name!r} takes a batch of inputs of shape {kind.shape} and {taken}, got one of "
                     f"shape {tuple(given.shape)} and {given.dtype}."
                 ) from error
-            beyond = kind.beyond(given)
+            beyond = kind.beyond(given, bool(self.inputs.ids))
             if beyond is None:
                 raise
             raise HatrackError(f"task {self.name!r}: {beyond} ({str(error).splitlines()[0]}).") from error

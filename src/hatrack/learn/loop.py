@@ -28,7 +28,7 @@ from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
-from hatrack.learn.refusals import refuse_target
+from hatrack.learn.refusals import refuse_stream, refuse_target
 from hatrack.learn.trial import drawable, fitting, try_out, with_ids
 from hatrack.targets import Classification, Target
 
@@ -84,6 +84,7 @@ def gather(learner: Learner, task: Task) -> Data:
     learner._refuse_name(task.name)
     learner.model.refuse_altered()
     index, samples = learner.finished, learner._samples
+    refuse_stream(learner.method, task)
     part, held_out = samples.parts(task, index)
     if learner.method.needs_old_data and samples.tasks < index:
         raise HatrackError(
@@ -91,7 +92,7 @@ def gather(learner: Learner, task: Task) -> Data:
             f"for each of them first."
         )
     train = Feed([*samples.train, part], learner.device, learner.workers, training=True)
-    valid = {p.task: Feed([p], learner.device, learner.workers) for p in (*samples.valid, held_out)}
+    valid = {p.task: Feed([p], learner.device, learner.workers, keep=p is held_out) for p in (*samples.valid, held_out)}
     return Data(train, valid, (part, held_out))
 
 

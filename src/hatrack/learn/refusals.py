@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hatrack.data.samples import RANDOM_ACCESS
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.machine.parallel import process_group
 from hatrack.methods.base import Method
@@ -68,6 +70,16 @@ def refuse_target(method: Method, task: str, target: Target) -> None:
         raise HatrackError(
             f"{name} cannot learn task {task!r}: it compares old answers with new ones, and target "
             f"{target.name!r} does not say how (Target.distance)."
+        )
+
+
+def refuse_stream(method: Method, task: Task) -> None:
+    """Refuse samples that come one after the other where the method goes back to them."""
+    parts = [task.train] if task.valid is None else [task.train, task.valid]
+    if (method.needs_old_data or method.keeps_samples) and any(part.streams for part in parts):
+        raise HatrackError(
+            f"{method.name} keeps samples of task {task.name!r}, which an iterable Dataset gives only one after the "
+            f"other; {RANDOM_ACCESS}"
         )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from hatrack.data.feed import Part
-from hatrack.data.task import Split, Task
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import generator
 
@@ -32,7 +33,8 @@ class Samples:
     def parts(self, task: Task, index: int) -> tuple[Part, Part]:
         """Return training and validation samples; without a validation part, a share is held out by the seed."""
         train, valid = self._splits(task, index)
-        return Part(index, train, task.inputs, task.target), Part(index, valid, task.inputs, task.target)
+        own = Part(index, train, task.inputs, task.target, task.augment, task.sampler)
+        return own, Part(index, valid, task.inputs, task.target)
 
     def keep(self, train: Part, valid: Part) -> None:
         """Keep the share of a finished task's samples that the method wants to have at hand later."""
@@ -44,6 +46,10 @@ class Samples:
     def _splits(self, task: Task, index: int) -> tuple[Split, Split]:
         if task.valid is not None:
             return task.train, task.valid
+        if task.train.streams:
+            raise HatrackError(
+                f"task {task.name!r}: of an iterable Dataset no samples can be held out; give Task(..., valid=…)."
+            )
         order = torch.randperm(len(task.train), generator=generator(self._seed, "split", index))
         cut = max(1, round(HELD_OUT * len(order)))
         if cut >= len(order):
@@ -55,4 +61,6 @@ class Samples:
         if count == len(part.split):
             return part
         rows = torch.randperm(len(part.split), generator=generator(self._seed, "memory", *where))[:count]
-        return part._replace(split=part.split.take(rows.sort().values))
+        # A sampler that knows the rows of all samples has nothing to say of some.
+        sampler = None if part.sampler is not None and part.sampler.needs_all else part.sampler
+        return part._replace(split=part.split.take(rows.sort().values), sampler=sampler)

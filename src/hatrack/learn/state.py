@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from hatrack import atomic, seal
 from hatrack.data import kind as kinds
-from hatrack.data.task import Inputs
+from hatrack.data.inputs import Inputs
 from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume

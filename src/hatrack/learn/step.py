@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from hatrack.data.feed import Batch, Feed
+from hatrack.data.order import Order
 from hatrack.errors import HatrackError
 from hatrack.learn.groups import GROUPS, Groups, beside, grouped
 from hatrack.learn.machine.cpu.mode import fast
@@ -70,7 +71,7 @@ class Stepper:
         if method.lock is not None:
             method.lock.trust(optimizer)
 
-    def begin_epoch(self, feed: Feed, size: int) -> int:
+    def begin_epoch(self, feed: Feed | Order, size: int) -> int:
         """Switch to training, set the clock, and return the number of steps that batches of `size` make."""
         self.method.begin_epoch()
         model = self.method.model
@@ -166,7 +167,7 @@ class Stepper:
             group["lr"] = group["lr"] * ratio  # not in place: a tensor may be shared by groups, and be the caller's
 
 
-def count_steps(model: Model, feed: Feed, size: int) -> int:
+def count_steps(model: Model, feed: Feed | Order, size: int) -> int:
     """Return the steps of an epoch in batches of `size`, for the network in the mode in which it is trained.
 
     A batch norm that sees one value a channel and sample has nothing to normalise by where a batch holds one sample.

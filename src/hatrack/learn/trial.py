@@ -9,8 +9,11 @@ from typing import Any, Protocol
 
 import torch
 
+from hatrack.data.augmenting import Augmentation
 from hatrack.data.feed import Batch, Feed, Part
-from hatrack.data.task import Split, Task
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
+from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.nets.model import Model
 from hatrack.tree import leaves, mapped, sample
@@ -44,6 +47,8 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
     if model.example is not None:
         with fitting(task, tried["training"]):
             model.meet(tried["training"])
+    if task.augment is not None:
+        tried["augmented"] = _augmented(task, task.augment, index, model.device, size)
     found: list[tuple[int, ...]] = []
     for x in tried.values():
         with fitting(task, x):
@@ -51,9 +56,23 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
     return found[0], tuple(batches["training"].y.shape[1:])
 
 
+def _augmented(task: Task, augment: Augmentation, index: int, device: torch.device, size: int) -> Any:
+    """Return the first training samples, augmented and prepared; say which task's augmentation does not fit."""
+    some = task.train.begin(min(size, LARGEST))
+    try:
+        raw = next(Feed([Part(index, some, Inputs(ids=task.inputs.ids), task.target)], device).batches(LARGEST))
+        augment.settle(raw.x, raw.y)
+        whole = Feed([Part(index, some, task.inputs, task.target, augment)], device)
+        batch = next(whole.batches(LARGEST, torch.Generator()))
+        task.target.read(batch.y, f"targets that augment {augment} returns")
+    except HatrackError as error:
+        raise HatrackError(f"task {task.name!r}: {error}") from error
+    return batch.x
+
+
 def _prepared(task: Task, index: int, name: str, split: Split, size: int) -> Batch:
     """Return the first samples of a part, prepared on the host: a device need not hold all of them yet."""
-    some = split.take(torch.arange(min(size, LARGEST, len(split))))
+    some = split.begin(min(size, LARGEST))
     try:
         return next(Feed([Part(index, some, task.inputs, task.target)], torch.device("cpu")).batches(len(some)))
     except (RuntimeError, TypeError, IndexError) as error:

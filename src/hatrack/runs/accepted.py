@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from hatrack.data.benchmarks import BENCHMARKS
+from hatrack.data.benchmarks import AUGMENT, BENCHMARKS
 from hatrack.data.fewer import OPTION
 from hatrack.methods import METHODS
 from hatrack.methods.hyper import hyperparameters
@@ -43,7 +43,11 @@ def of_net(name: str) -> dict[str, Setting]:
 
 def of_benchmark(name: str) -> dict[str, Setting]:
     """Return the settings of a benchmark."""
-    return {OPTION: Setting(int, 0), **_parameters(BENCHMARKS[name].build, BENCHMARKS[name].options)}
+    return {
+        OPTION: Setting(int, 0),
+        AUGMENT: Setting(str | None, None),
+        **_parameters(BENCHMARKS[name].build, BENCHMARKS[name].options),
+    }
 
 
 def _parameters(function: Callable[..., Any], names: Iterable[str]) -> dict[str, Setting]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from hatrack.data.fewer import OPTION
+from hatrack.data.benchmarks import OFFERED
 from hatrack.errors import HatrackError, unknown
 from hatrack.learn.core import pick_device
 from hatrack.learn.machine.engine import resolve_engine
@@ -178,8 +178,9 @@ def resolve(given: Mapping[str, Any], sets: Iterable[tuple[str, Any]] = ()) -> S
     spec = _checked(run)
     method, _ = REGISTRIES["method"].find(spec.method), REGISTRIES["net"].find(spec.net)
     chosen = _chosen(spec, others, benchmark.defaults)
-    if OPTION not in benchmark.options and not chosen["benchmark"][OPTION]:
-        del chosen["benchmark"][OPTION]  # all samples: the run that it is without the option
+    for option, plain in OFFERED.items():
+        if option not in benchmark.options and chosen["benchmark"][option] == plain:
+            del chosen["benchmark"][option]  # the run that it is without the option
     built = method(**chosen["method"])
     chosen["method"] = {name: getattr(built, name) for name in chosen["method"]}
     tables = {TABLES[group]: {k: values.plain(v) for k, v in found.items()} for group, found in chosen.items()}

@@ -103,6 +103,12 @@ class Target:
         """Return the first row of targets that have been read that cannot be learned, and why; None if all can."""
         return None
 
+    def soft(self, y: Tensor) -> Tensor:
+        """Return targets of which the loss takes a mean of two, λ·y + (1 − λ)·y′, for mixup."""
+        raise HatrackError(
+            f"target {self.name!r} has no mean of two samples' targets, which mixup needs; leave it out."
+        )
+
     def strata(self, y: Tensor) -> Tensor:
         """Return an integer a sample, by which a small memory is kept balanced."""
         return torch.zeros(len(y), dtype=torch.long, device=y.device)

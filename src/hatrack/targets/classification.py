@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from hatrack.errors import HatrackError
 from hatrack.targets.base import Target, names_of, weights_of
@@ -80,6 +80,9 @@ class Classification(Target):
             return None if y.shape[1] == self.outputs else (0, f"has {y.shape[1]} probabilities, not {self.outputs}")
         bad = ((y < 0) | (y >= self.outputs)).nonzero()
         return None if not len(bad) else (int(bad[0]), f"is outside 0..{self.outputs - 1}")
+
+    def soft(self, y: Tensor) -> Tensor:
+        return y if y.ndim == 2 else one_hot(y, self.outputs).float()
 
     def strata(self, y: Tensor) -> Tensor:
         return y if y.ndim == 1 else y.argmax(1)

@@ -67,6 +67,9 @@ class MultiLabel(Target):
         bad = ((y < 0) | (y > 1)).any(1).nonzero()
         return None if not len(bad) else (int(bad[0]), "has a figure outside 0..1")
 
+    def soft(self, y: Tensor) -> Tensor:
+        return y
+
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(output, y, pos_weight=self._weights(output))
 

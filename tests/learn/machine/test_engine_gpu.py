@@ -113,3 +113,21 @@ def test_a_cohort_ends_where_each_would_alone() -> None:
     assert together([member(one) for one in beside], torch.device("cuda")) == [None] * 3  # type: ignore[misc]
     for a, b in zip(alone, beside, strict=True):
         assert_close(a, b, 1e-6)
+
+
+@pytest.mark.parametrize("engine", ["graph", "compiled"])
+def test_augmented_batches_are_recorded_or_made_before_the_step(engine: str) -> None:
+    def on_the_host(x: torch.Tensor) -> torch.Tensor:
+        return x + 0.1 * float(torch.rand(()))
+
+    def learned(engine: str, augment: object) -> Learner:
+        learner = Learner(mlp(), METHODS["hat"](), epochs=25, device="cuda", engine=engine)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", EngineWarning)
+            learner.learn(hatrack.tasks("split-digits", seed=0, augment=augment)[0])
+        return learner
+
+    assert_close(learned(engine, on_the_host), learned("eager", on_the_host), within=1e-3)
+    score = learned(engine, "crop,cutout,mixup").matrix()[0][0]
+    assert score is not None
+    assert score > 0.9

@@ -7,7 +7,8 @@ import torch
 from tiny import feed, samples
 
 from hatrack.data.feed import Feed, Part
-from hatrack.data.task import Inputs, Split
+from hatrack.data.inputs import Inputs
+from hatrack.data.samples import Split
 from hatrack.methods.parts.memory import EpisodicMemory
 from hatrack.targets import Classification, Regression
 

@@ -53,10 +53,11 @@ class Engine:
         self, name: str, stepper: Stepper, feed: Feed, size: int, each: Callable[[], None] | None = None
     ) -> None:
         self.stepper, self.feed, self.size, self._each = stepper, feed, size, each
-        self.steps = self.done = 0  # of the epoch
-        self._batches: Iterator[Batch] = iter(())
+        self.steps = self.done = self.samples = 0  # of the epoch
+        self._batches: Iterator[Batch] | None = None  # of an epoch that is begun eagerly
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._compiled: dict[int, Compiled] = {}
+        self._ready: dict[int, Batch] = {}  # where a step that is recorded finds a batch that is not made on the device
         self._done: Counter[int] = Counter()  # steps so far, by batch size
         self._held, self._settings = self._holding(), self._numbers()
         self.name = name
@@ -85,7 +86,10 @@ class Engine:
 
     def begin_epoch(self, generator: torch.Generator) -> None:
         """Get ready for an epoch in the order that the generator gives."""
-        self.done, self.steps = 0, self.stepper.begin_epoch(self.feed, self.size)
+        order = self.feed.order(generator)
+        self.done, self.samples, self.steps = 0, len(order), self.stepper.begin_epoch(order, self.size)
+        if order.rows is not None and self.name != "eager" and len(order) != len(self._order):  # a sampler's choice
+            self._order, self._held = torch.zeros_like(order.rows, device=self._order.device), ()
         if self._held != self._holding():  # what was recorded holds on to the old ones
             self._held = self._holding()
             self._graphs.clear()
@@ -94,17 +98,17 @@ class Engine:
         if self._settings != self._numbers():  # graphs hold rates and momenta as numbers
             self._settings = self._numbers()
             self._graphs.clear()
-        if self.name == "eager":
-            self._batches = self.feed.batches(self.size, generator)
-        else:
-            self._order.copy_(self.feed.order(generator))
+        self._batches = self.feed.epoch(order, self.size) if self.name == "eager" else None
+        if self._batches is None:
+            assert order.rows is not None
+            self._order.copy_(order.rows)
 
     def advance(self) -> bool:
         """Carry out the next few steps of the epoch; return whether there were any left."""
         some = range(self.done, min(self.done + PAUSE, self.steps))
         self.done = some.stop
         turn = self.stepper.method.model.turn
-        if self.name == "eager":
+        if self._batches is not None:
             for _, batch in zip(some, self._batches, strict=False):
                 with turn:
                     self.stepper.step(batch)
@@ -114,7 +118,7 @@ class Engine:
         else:
             with turn, _On(self._stream):
                 for step in some:
-                    self._one(min(self.size, len(self.feed) - step * self.size))
+                    self._one(min(self.size, self.samples - step * self.size))
         return len(some) > 0
 
     def _holding(self) -> tuple[object, ...]:
@@ -148,6 +152,8 @@ class Engine:
     # ---- one step
 
     def _one(self, count: int) -> None:
+        if not self.feed.recordable:
+            self._lay_ready(count)
         graph = self._graphs.get(count)
         if graph is None and self._recorded and self._done[count] >= WARM + (self.name == "compiled"):
             graph = self._record(count)
@@ -167,9 +173,26 @@ class Engine:
         self.stepper.method.clock.advance()
 
     def _batch(self, count: int) -> Batch:
-        """Gather the batch that the clock points at."""
+        """Return the batch that the clock points at: gathered, or what lies ready."""
+        return self._ready[count] if count in self._ready else self._gathered(count)
+
+    def _gathered(self, count: int) -> Batch:
         rows = self.stepper.method.clock.step * self.size + self._within[:count]
-        return self.feed.gather(self._order.index_select(0, rows))
+        return self.feed.gather(self._order.index_select(0, rows), training=True)
+
+    def _lay_ready(self, count: int) -> None:
+        """Make a batch that cannot be made within a recording, and put it where the recorded step looks for it."""
+        batch, place = self._gathered(count), self._ready.get(count)
+        given, known = batch.tensors(), () if place is None else place.tensors()
+        if [t.shape for t in given] == [t.shape for t in known]:
+            for new, old in zip(given, known, strict=True):
+                old.copy_(new)
+            return
+        self._ready[count] = batch
+        if place is not None:  # of another shape: what was recorded reads the old one
+            self._graphs.pop(count, None)
+            self._compiled.pop(count, None)
+            self._done[count] = 0
 
     def _compiled_step(self, count: int) -> None:
         known = self._compiled.get(count)

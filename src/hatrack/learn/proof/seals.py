@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hatrack.data.task import Inputs
+from hatrack.data.inputs import Inputs
 from hatrack.methods.base import Method
 from hatrack.targets import Target
 from hatrack.tree import named

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from hatrack.data.task import Inputs
+from hatrack.data.inputs import Inputs
 from hatrack.learn.processor import processor
 from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
