@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PUBLIC := .venv-public
 LOOPS := .venv-loops
+LOGGERS := .venv-loggers
 # torch first and alone: a later package must not pull another build of it.
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
-.PHONY: run test test-slow test-public test-loops test-storm check bench clean
+.PHONY: run test test-slow test-public test-loops test-loggers test-storm check bench clean
 
 $(BIN)/hatrack: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -54,6 +55,17 @@ $(LOOPS)/.ready: pyproject.toml constraints.txt
 test-loops: $(LOOPS)/.ready
 	$(LOOPS)/bin/python -m pytest tests/test_loops.py
 
+# Loggers with the tools that they write for; trackio takes an older Pillow than the one that is tried here.
+$(LOGGERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LOGGERS)
+	$(LOGGERS)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	grep -v '^pillow==' constraints.txt > $(LOGGERS)/constraints.txt
+	$(LOGGERS)/bin/pip install --quiet --disable-pip-version-check --constraint $(LOGGERS)/constraints.txt --editable '.[tensorboard,mlflow,wandb,trackio]' pytest
+	touch $@
+
+test-loggers: $(LOGGERS)/.ready
+	OMP_NUM_THREADS=1 $(LOGGERS)/bin/python -m pytest tests/loggers
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -63,4 +75,4 @@ bench: $(BIN)/hatrack
 	$(BIN)/hatrack bench step
 
 clean:
-	rm -rf $(VENV) $(PUBLIC) $(LOOPS) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PUBLIC) $(LOOPS) $(LOGGERS) .pytest_cache .mypy_cache .ruff_cache
