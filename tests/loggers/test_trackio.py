@@ -30,7 +30,7 @@ def test_one_run_with_every_figure_at_its_step(tmp_path: Path) -> None:
     there = {"TRACKIO_DIR": str(tmp_path / "trackio"), "TRACKIO_SPACE_ID": "somebody/elsewhere"}
     paths = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-c", CODE, str(tmp_path)]
-    subprocess.run(command, env=os.environ | there | {"PYTHONPATH": paths}, check=True, timeout=120)
+    subprocess.run(command, env=os.environ | there | {"PYTHONPATH": paths}, check=True, timeout=600)
     points: Points = {}
     with sqlite3.connect(tmp_path / "trackio" / "hatrack.db") as database:
         for name, step, metrics in database.execute("select run_name, step, metrics from metrics order by id"):

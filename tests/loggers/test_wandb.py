@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -31,30 +32,42 @@ def records(file: Path) -> Iterator[bytes]:
             record = b""
 
 
+class Sent:
+    """What `wandb sync` would send of a folder."""
+
+    def __init__(self, folder: Path, kind: Any) -> None:
+        self.points: Points = {}
+        self.config: dict[str, Any] = {}
+        self.runs: set[tuple[str, str, str, str]] = set()
+        for part in sorted(folder.glob("offline-run-*")):
+            for file in part.glob("*.wandb"):
+                for raw in records(file):
+                    self._read(kind.FromString(raw))
+
+    def _read(self, record: Any) -> None:
+        which = record.WhichOneof("record_type")
+        if which == "run":
+            run = record.run
+            self.runs.add((run.run_id, run.project, run.display_name, run.host))
+        changes = record.run.config.update if which == "run" else record.config.update
+        for item in changes:
+            self.config[item.key or item.nested_key[0]] = json.loads(item.value_json)
+        for item in record.history.item:
+            name = item.key or "/".join(item.nested_key)
+            if not name.startswith("_"):
+                self.points.setdefault(name, []).append((record.history.step.num, json.loads(item.value_json)))
+
+
 def test_two_processes_write_one_run_and_nothing_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
     pytest.importorskip("wandb")
     kind = pytest.importorskip("wandb.proto.wandb_internal_pb2").Record
-    history = learn(tmp_path, WandB)
-    points: Points = {}
-    config: dict[str, Any] = {}
-    ids = set()
-    folders = sorted((tmp_path / "log" / "wandb").glob("offline-run-*"))
-    for file in (next(folder.glob("*.wandb")) for folder in folders):
-        for raw in records(file):
-            record = kind.FromString(raw)
-            if record.WhichOneof("record_type") == "run":
-                ids.add((record.run.run_id, record.run.project, record.run.display_name))
-                assert record.run.host == "-"
-            changes = {"run": record.run.config, "config": record.config}.get(record.WhichOneof("record_type"))
-            for item in changes.update if changes is not None else ():
-                config[item.key or item.nested_key[0]] = json.loads(item.value_json)
-            for item in record.history.item:
-                name = item.key or "/".join(item.nested_key)
-                if not name.startswith("_"):
-                    points.setdefault(name, []).append((record.history.step.num, json.loads(item.value_json)))
-    assert points == expected(history)
-    assert ids == {((tmp_path / "log" / "wandb.id").read_text(), "hatrack", "log")}
-    assert {name: config[name] for name in (SETTINGS | NAMES)} == SETTINGS | NAMES
+    wanted = expected(learn(tmp_path, WandB))
+    until = monotonic() + 60
+    while (sent := Sent(tmp_path / "log" / "wandb", kind)).points != wanted and monotonic() < until:
+        sleep(0.2)  # a process of W&B's own writes the files
+    assert sent.points == wanted
+    assert sent.runs == {((tmp_path / "log" / "wandb.id").read_text(), "hatrack", "log", "-")}
+    assert {name: sent.config[name] for name in (SETTINGS | NAMES)} == SETTINGS | NAMES
