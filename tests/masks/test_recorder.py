@@ -35,6 +35,38 @@ def test_grouped_convolutions(groups: int, transposed: bool) -> None:
     np.testing.assert_array_equal(found["1.bias"], above)
 
 
+@pytest.mark.parametrize("convolution", [False, True])
+def test_ranks_beside_frozen_weights_are_the_units(convolution: bool) -> None:
+    """LoRA: base(x) + scale·B(A(dropout(x))), the base frozen; entries of A and B serve their rank alone."""
+
+    class Lora(nn.Module):
+        def __init__(self, inputs: int, outputs: int, rank: int) -> None:
+            super().__init__()
+            kind = (lambda *sizes: nn.Conv1d(*sizes, 1)) if convolution else nn.Linear
+            self.base = kind(inputs, outputs).requires_grad_(False)
+            self.a, self.b = kind(inputs, rank), kind(rank, outputs)
+            self.b.bias.requires_grad_(False)
+            self.dropout = nn.Dropout(0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.base(x) + 2.0 * self.b(self.a(self.dropout(x)))
+
+    net = nn.Sequential(Lora(5, 4, 2), nn.ReLU(), Lora(4, 3, 6))
+    units = derive(net, torch.randn(1, 5, 7) if convolution else torch.randn(1, 5))
+    gates, found = used(units)
+    assert {name: len(ranks) for name, ranks in gates.items()} == {"0.a": 2, "2.a": 6}
+    for layer in ("0", "2"):
+        for rank, gate in enumerate(gates[f"{layer}.a"]):
+            np.testing.assert_array_equal(
+                found[f"{layer}.a.weight"][rank], np.full_like(found[f"{layer}.a.weight"][rank], gate)
+            )
+            assert found[f"{layer}.a.bias"][rank] == gate
+            column = found[f"{layer}.b.weight"][:, rank]
+            np.testing.assert_array_equal(column, np.full_like(column, gate))
+        for name in ("base.weight", "base.bias", "b.bias"):
+            assert (found[f"{layer}.{name}"] == 1).all()
+
+
 def test_concatenation_keeps_parts_apart() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
