@@ -38,12 +38,13 @@ test-storm: $(VENV)/.dev
 $(PUBLIC)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PUBLIC)
 	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
-	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . timm transformers vit-pytorch x-transformers
+	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . timm transformers peft vit-pytorch x-transformers pytest
 	touch $@
 
 # `make test-public ONLY="timm/vit Llama"` tries some of them, by parts of their names, and writes no page.
 test-public: $(PUBLIC)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(PUBLIC)/bin/python -m public $(or $(ONLY),--page docs/results/networks.md)
+	$(if $(ONLY),,OMP_NUM_THREADS=1 $(PUBLIC)/bin/python -m pytest tests/public/test_learned.py)
 
 # The loops of docs/loops.md, with the real packages.
 $(LOOPS)/.ready: pyproject.toml constraints.txt

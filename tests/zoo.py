@@ -16,6 +16,7 @@ from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import UnitMap
 from hatrack.nets import build
 from hatrack.nets.alexnet import BranchSum
+from hatrack.tree import at
 
 PICTURE = (3, 8, 8)
 
@@ -92,7 +93,8 @@ def tasks(kept: Kept, count: int = 3, samples: int = 16, seed: int = 10) -> list
     made = []
     for i in range(count):
         x, y = kept.batch(samples, seed + i), torch.arange(samples) % 2
-        made.append(Task(f"task {i}", (x, y), (x[:8], y[:8]), (x[8:16], y[8:16])))
+        valid, test = ((at(x, rows), y[rows]) for rows in (slice(0, 8), slice(8, 16)))
+        made.append(Task(f"task {i}", (x, y), valid, test))
     return made
 
 
