@@ -615,6 +615,18 @@ class LowRank(nn.Module):
         return self.base(x) + F.linear(F.linear(x, self.a), self.b)
 
 
+class LastWord(nn.Module):
+    """Read at the place that the data say, as a text's classifier reads its last word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.first, self.second = nn.Embedding(11, 6), nn.Linear(6, 7), nn.Linear(7, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.first(self.embed(x)))
+        return torch.tanh(self.second(h[torch.arange(len(x)), x.sum(1) % x.shape[1]]))
+
+
 class Tokens(nn.Module):
     """A class token that is normalised by itself, latents that ask, positions that are resized."""
 
@@ -779,6 +791,7 @@ ZOO: dict[str, Kept] = {
     "spectral-norm": Kept(spectral_normed, frozen=("1.parametrizations.weight.original",)),
     "low-rank": Kept(lambda: LowRank(False), frozen=NOT_TRAINED),
     "low-rank-merged": Kept(lambda: LowRank(True), notes=("LowRank",), frozen=("first.weight", "first.bias", "a")),
+    "last-word": Kept(LastWord, (4,), tokens=11, tight=0.4),
     "tokens": Kept(Tokens),
     "biased": Kept(lambda: Biased(False), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),
     "biased-bare": Kept(lambda: Biased(True), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),

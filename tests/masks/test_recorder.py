@@ -67,6 +67,47 @@ def test_ranks_beside_frozen_weights_are_the_units(convolution: bool) -> None:
             assert (found[f"{layer}.{name}"] == 1).all()
 
 
+@pytest.mark.parametrize("how", ["index", "index_select", "gather"])
+@pytest.mark.parametrize("over_units", [False, True])
+def test_a_place_that_the_data_say_has_the_units_of_every_place(how: str, over_units: bool) -> None:
+    """The last word of a text; where data say which units are taken instead, nobody knows which they are."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.first, self.second = nn.Embedding(9, 4), nn.Linear(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.tanh(self.first(self.words(x)))  # samples, words, units
+            place = x.sum(1) % 3
+            rows, where = torch.arange(len(x)), place.view(-1, 1, 1)
+            if over_units:
+                return self.second(
+                    {
+                        "index": lambda: h[rows, :, place],
+                        "index_select": lambda: h.index_select(2, place)[..., 0],
+                        "gather": lambda: h.gather(2, where.expand(-1, 7, 1))[..., 0],
+                    }[how]()[:, :5]
+                )
+            return self.second(
+                {
+                    "index": lambda: h[rows, place],
+                    "index_select": lambda: h.index_select(1, place)[:, 0],
+                    "gather": lambda: h.gather(1, where.expand(-1, 1, 5))[:, 0],
+                }[how]()
+            )
+
+    units = derive(Net(), torch.randint(9, (1, 7)))
+    gates, found = used(units)
+    first = np.ones(5) if over_units else gates["first"]
+    assert ("first" in gates) != over_units
+    for unit in range(5):
+        for out in range(3):
+            assert found["second.weight"][out, unit] == min(gates["second"][out], first[unit])
+        for word in range(4):
+            assert found["first.weight"][unit, word] == min(first[unit], gates["words"][word])
+
+
 def test_concatenation_keeps_parts_apart() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
