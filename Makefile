@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PUBLIC := .venv-public
 LOOPS := .venv-loops
+LOGGERS := .venv-loggers
 # torch first and alone: a later package must not pull another build of it.
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
-.PHONY: run test test-slow test-public test-loops test-storm check bench clean
+.PHONY: run test test-slow test-public test-loops test-loggers test-storm check bench clean
 
 $(BIN)/hatrack: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hatrack needs Python 3.11 or newer; try: make PYTHON=python3.12 …")'
@@ -37,12 +38,13 @@ test-storm: $(VENV)/.dev
 $(PUBLIC)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PUBLIC)
 	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
-	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . timm transformers vit-pytorch x-transformers
+	$(PUBLIC)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . timm transformers peft vit-pytorch x-transformers pytest
 	touch $@
 
 # `make test-public ONLY="timm/vit Llama"` tries some of them, by parts of their names, and writes no page.
 test-public: $(PUBLIC)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(PUBLIC)/bin/python -m public $(or $(ONLY),--page docs/results/networks.md)
+	$(if $(ONLY),,OMP_NUM_THREADS=1 $(PUBLIC)/bin/python -m pytest tests/public/test_learned.py)
 
 # The loops of docs/loops.md, with the real packages.
 $(LOOPS)/.ready: pyproject.toml constraints.txt
@@ -54,6 +56,17 @@ $(LOOPS)/.ready: pyproject.toml constraints.txt
 test-loops: $(LOOPS)/.ready
 	$(LOOPS)/bin/python -m pytest tests/test_loops.py
 
+# Loggers with the tools that they write for; trackio takes an older Pillow than the one that is tried here.
+$(LOGGERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LOGGERS)
+	$(LOGGERS)/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	grep -v '^pillow==' constraints.txt > $(LOGGERS)/constraints.txt
+	$(LOGGERS)/bin/pip install --quiet --disable-pip-version-check --constraint $(LOGGERS)/constraints.txt --editable '.[tensorboard,mlflow,wandb,trackio]' pytest
+	touch $@
+
+test-loggers: $(LOGGERS)/.ready
+	OMP_NUM_THREADS=1 $(LOGGERS)/bin/python -m pytest tests/loggers
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -63,4 +76,4 @@ bench: $(BIN)/hatrack
 	$(BIN)/hatrack bench step
 
 clean:
-	rm -rf $(VENV) $(PUBLIC) $(LOOPS) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PUBLIC) $(LOOPS) $(LOGGERS) .pytest_cache .mypy_cache .ruff_cache

@@ -318,6 +318,21 @@ def test_the_command_line_itself_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+# ---- logging
+
+
+def test_loggers_write_into_the_run_and_those_there_are_not_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tensorboard")
+    assert main(["run", *SMALL, "--log", "tensorboard", "--tensorboard", "--out", "a"]) == 0
+    assert len([*Path("a/tensorboard").iterdir()]) == 1
+    assert main(["verify", "a"]) == 0
+    for words in (["run", "--out", "b"], ["resume", "a"], ["study", "hat-mnist2", "--out", "b"]):
+        capsys.readouterr()
+        assert main([*words, "--log", "tensorbored"]) == 2
+        assert "unknown logger 'tensorbored'; did you mean 'tensorboard'?" in capsys.readouterr().err
+    assert not Path("b").exists()
+
+
 # ---- interruption
 
 

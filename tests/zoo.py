@@ -16,6 +16,7 @@ from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import UnitMap
 from hatrack.nets import build
 from hatrack.nets.alexnet import BranchSum
+from hatrack.tree import at
 
 PICTURE = (3, 8, 8)
 
@@ -92,7 +93,8 @@ def tasks(kept: Kept, count: int = 3, samples: int = 16, seed: int = 10) -> list
     made = []
     for i in range(count):
         x, y = kept.batch(samples, seed + i), torch.arange(samples) % 2
-        made.append(Task(f"task {i}", (x, y), (x[:8], y[:8]), (x[8:16], y[8:16])))
+        valid, test = ((at(x, rows), y[rows]) for rows in (slice(0, 8), slice(8, 16)))
+        made.append(Task(f"task {i}", (x, y), valid, test))
     return made
 
 
@@ -613,6 +615,18 @@ class LowRank(nn.Module):
         return self.base(x) + F.linear(F.linear(x, self.a), self.b)
 
 
+class LastWord(nn.Module):
+    """Read at the place that the data say, as a text's classifier reads its last word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.first, self.second = nn.Embedding(11, 6), nn.Linear(6, 7), nn.Linear(7, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.first(self.embed(x)))
+        return torch.tanh(self.second(h[torch.arange(len(x)), x.sum(1) % x.shape[1]]))
+
+
 class Tokens(nn.Module):
     """A class token that is normalised by itself, latents that ask, positions that are resized."""
 
@@ -782,6 +796,7 @@ ZOO: dict[str, Kept] = {
     "spectral-norm": Kept(spectral_normed, frozen=("1.parametrizations.weight.original",)),
     "low-rank": Kept(lambda: LowRank(False), frozen=NOT_TRAINED),
     "low-rank-merged": Kept(lambda: LowRank(True), notes=("LowRank",), frozen=("first.weight", "first.bias", "a")),
+    "last-word": Kept(LastWord, (4,), tokens=11, tight=0.4),
     "tokens": Kept(Tokens),
     "biased": Kept(lambda: Biased(False), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),
     "biased-bare": Kept(lambda: Biased(True), (5,), tokens=11, tight=0.85, notes=TABLE, frozen=TABLE),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hatrack import data as data
+    from hatrack import loggers as loggers
     from hatrack import measure as measure
     from hatrack import methods as methods
     from hatrack import nets as nets
@@ -82,7 +83,7 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
-_SUBPACKAGES = ("data", "measure", "methods", "nets", "plot", "testing")
+_SUBPACKAGES = ("data", "loggers", "measure", "methods", "nets", "plot", "testing")
 
 
 def __getattr__(name: str) -> Any:

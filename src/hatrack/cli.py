@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from hatrack import __version__, cli_studies, processes
-from hatrack.cli_studies import CODE
+from hatrack.cli_studies import CODE, Events, Log, chosen_loggers
 from hatrack.errors import Edited, HatrackError, Unverifiable
 from hatrack.show.failures import UsageError, ran_out, restated
 from hatrack.show.terminal import complain, say, say_line
@@ -41,7 +41,6 @@ Net = Annotated[
     str | None, typer.Option(metavar="NET", help="The network of a saved learner: a name, module:Name, file.py:Name.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Events = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")]
 
 
 @app.command()
@@ -71,6 +70,7 @@ def run(
     engine: Annotated[str | None, typer.Option(help="auto, eager, compiled or graph (CUDA). [default: auto]")] = None,
     precision: Annotated[str | None, typer.Option(help="float32, tf32, bf16 or auto. [default: tf32]")] = None,
     data: Annotated[str | None, typer.Option(help="Folder with the data sets.")] = None,
+    log: Log = None,
     tensorboard: Events = False,
     out: Annotated[Path | None, typer.Option(help="Folder to make for the run. [default: in runs/]")] = None,
 ) -> None:
@@ -79,10 +79,8 @@ def run(
     from hatrack.runs import folder, spec, values
     from hatrack.runs.runner import learn_along
     from hatrack.runs.setup import prepare
-    from hatrack.runs.tensorboard import required
 
-    if tensorboard:
-        required()  # before a folder is made
+    loggers = chosen_loggers(log, tensorboard)  # before a folder is made
     words = {"method": method, "benchmark": benchmark, "net": net, "data": data}
     words |= {"device": device, "engine": engine, "precision": precision}
     numbers = {"seed": seed, "epochs": epochs, "batch_size": batch_size}
@@ -101,16 +99,21 @@ def run(
             learn_along(setup)
             return
         with folder.create(resolved.toml(), out, resolved.name) as made:
-            _carry_out(setup, made, tensorboard)
+            _carry_out(setup, made, loggers)
     elif seed is not None:
         raise HatrackError("--seed and --seeds were both given; give one.")
     else:
-        _carry_out_together(given, sets, seeds, out, tensorboard)
+        _carry_out_together(given, sets, seeds, out, loggers)
 
 
 @app.command()
 def resume(
-    path: Run, method: Code = None, benchmark: Code = None, net: Code = None, tensorboard: Events = False
+    path: Run,
+    method: Code = None,
+    benchmark: Code = None,
+    net: Code = None,
+    log: Log = None,
+    tensorboard: Events = False,
 ) -> None:
     """Go on with a run that was stopped, from its last finished epoch.
 
@@ -121,6 +124,7 @@ def resume(
     from hatrack.runs.runner import finished, learn_along
     from hatrack.runs.setup import prepare
 
+    loggers = chosen_loggers(log, tensorboard)
     place, named = _joined(None), {"method": method, "benchmark": benchmark, "net": net}
     if not writes():
         run = folder.Folder(folder.require(path))
@@ -134,7 +138,7 @@ def resume(
             _summarise(result, path)
             return
         stored = spec.read(opened.spec, named=named).model_copy(update=place)
-        _carry_out(prepare(stored, opened.checkpoint), opened, tensorboard)
+        _carry_out(prepare(stored, opened.checkpoint), opened, loggers)
 
 
 @app.command()
@@ -268,14 +272,14 @@ def _joined(device: str | None) -> dict[str, str]:
     return {"device": join(pick_device(device or "auto").type == "cuda")}
 
 
-def _carry_out(setup: Any, folder: Any, events: bool) -> None:
+def _carry_out(setup: Any, folder: Any, log: Sequence[str]) -> None:
+    from hatrack.loggers import beside
     from hatrack.runs.runner import execute
-    from hatrack.runs.tensorboard import with_events
     from hatrack.show.progress import progress
 
     try:
         with progress() as shown:
-            result = execute(setup, folder, *with_events(shown, events))
+            result = execute(setup, folder, *beside(shown, log, folder.path))
     except KeyboardInterrupt:
         raise typer.Exit(_complain(f"stopped; to go on: hatrack resume {folder.path}", 130)) from None
     except Exception as error:
@@ -287,7 +291,9 @@ def _carry_out(setup: Any, folder: Any, events: bool) -> None:
     _summarise(result, folder.path)
 
 
-def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out: Path | None, events: bool) -> None:
+def _carry_out_together(
+    given: dict[str, Any], sets: list[Any], seeds: str, out: Path | None, log: tuple[str, ...]
+) -> None:
     from contextlib import ExitStack
 
     from hatrack.runs import folder, spec
@@ -317,9 +323,9 @@ def _carry_out_together(given: dict[str, Any], sets: list[Any], seeds: str, out:
         paths = [one.path for one in made]
         try:
             if apart:
-                results = execute_apart(specs, made, hear, events)
+                results = execute_apart(specs, made, hear, log)
             else:
-                results = execute_together(setups, made, PlainProgress(), events)
+                results = execute_together(setups, made, PlainProgress(), log)
         except KeyboardInterrupt:
             again = " ".join(f"hatrack resume {path};" for path in paths)
             raise typer.Exit(_complain(f"stopped; to go on: {again}", 130)) from None

@@ -22,6 +22,11 @@ Settings = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")]
 Data = Annotated[str | None, typer.Option(help="Folder with the data sets.")]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Log to tensorboard, mlflow, wandb (offline) or trackio too; repeatable."),
+]
+Events = Annotated[bool, typer.Option("--tensorboard", help="The same as --log tensorboard.")]
 Workers = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs side by side. [default: one a core, or a GPU]")
 ]
@@ -43,7 +48,8 @@ def study(
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster. [default: one on this machine]")] = None,
     device: Device = None,
     data: Data = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard too.")] = False,
+    log: Log = None,
+    tensorboard: Events = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the study. [default: studies/NAME]")] = None,
     references: Annotated[
         Path | None, typer.Option(help="Folder of the runs that studies share. [default: references/ beside it]")
@@ -54,7 +60,6 @@ def study(
     The same command goes on with a study that was stopped, and repeats no finished run.
     """
     from hatrack.runs.multi_seed import parse_seeds
-    from hatrack.runs.tensorboard import required
     from hatrack.runs.values import parse_all
     from hatrack.show.recipes import expected
     from hatrack.show.study import StudyProgress
@@ -68,14 +73,13 @@ def study(
     if engine is not None:  # what --on was called before
         instead = f"--on {engine}" if engine in ("local", "ray") else f"--set engine={engine}"
         raise HatrackError(f"study takes no --engine; write {instead}.")
-    if tensorboard:
-        required()  # before anything is made
+    loggers = chosen_loggers(log, tensorboard)  # before anything is made
     chosen = find(file, scale).narrowed(_words(methods), parse_seeds(seeds) if seeds else None)
     chosen = chosen.with_settings(parse_all(settings or []))
     folder = out if out is not None else Path("studies") / chosen.name
     shared = references if references is not None else folder.absolute().parent / "references"
     runner = _executor(on, address, workers)
-    machine = Machine(device, data, tensorboard, remote=address is not None)
+    machine = Machine(device, data, loggers, remote=address is not None)
     if chosen.scales and address is None:
         planned = plan(chosen, Places(folder.absolute() / "runs", shared.absolute()), device, data)
         if hours := expected(planned):
@@ -138,6 +142,13 @@ def tune(
     say("")
     say_line(f"best validation accuracy {best.value:.4f} with {listed(best.settings)}")
     say_line(f"to test it: hatrack study {best.file}")
+
+
+def chosen_loggers(log: list[str] | None, tensorboard: bool) -> tuple[str, ...]:
+    """Return the names of the loggers that were asked for; refuse what cannot be had."""
+    from hatrack.loggers import required
+
+    return required([*(log or []), *(["tensorboard"] if tensorboard else [])])
 
 
 def _stopped() -> int:

@@ -32,6 +32,9 @@ class Watcher:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
+    def on_begin(self, learner: Learner) -> None:
+        self.told.append((learner.tasks[-1].name, learner.finished))
+
     def on_epoch(self, epoch: Epoch) -> None:
         self.told.append(epoch.epoch)
 
@@ -42,11 +45,12 @@ class Watcher:
 def test_functions_and_objects_are_told_in_order(tasks: list[Task]) -> None:
     learner, watcher, functions = Learner(net(), METHODS["sgd"](), epochs=2), Watcher(), Watcher()
     returned = learner.learn(tasks[0], functions.on_epoch, functions.on_task, callback=watcher)
-    assert watcher.told == functions.told == [1, 2, ("digits 0-1", 2, returned.accuracy)]
+    assert functions.told == [1, 2, ("digits 0-1", 2, returned.accuracy)]
+    assert watcher.told == [("digits 0-1", 0), *functions.told]
 
 
 def test_an_object_that_listens_to_nothing_is_refused(tasks: list[Task]) -> None:
-    with pytest.raises(HatrackError, match="with on_epoch or on_task, got list"):
+    with pytest.raises(HatrackError, match="with on_begin or on_epoch or on_task, got list"):
         Learner(net(), epochs=1).learn(tasks[0], callback=[])
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hatrack import HAT, Learner, Task
-from hatrack.learn.capacity import CapacityWarning
+from hatrack.learn.capacity import CapacityWarning, blocked_parameters, taken_weights, used_weights
 from hatrack.learn.fit import Epoch
 from hatrack.methods import METHODS
 from hatrack.nets import build
@@ -52,6 +52,20 @@ def test_less_than_a_twentieth_is_little(units: int, said: bool) -> None:
         warnings.simplefilter("always")
         learner.learn(task("b"))
     assert [f"fc1 {1 / units:.1%}" in str(w.message) for w in caught if w.category is CapacityWarning] == [True] * said
+
+
+def test_what_the_user_froze_counts_for_nothing() -> None:
+    """A layer of 6 units over a frozen one of 4; a task that opens 2 of the 6 takes 2 · 4 of its 24 weights."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 4).requires_grad_(False), torch.nn.ReLU(), torch.nn.Linear(4, 6))
+    learner = Learner(net, HAT(), epochs=1, batch_size=8)
+    learner.learn(task("a"))
+    ranks = [site.name for site in learner.model.units.sites]
+    assert ranks == ["0", "2"]
+    learner.method.masks[0] = torch.tensor([1, 1, 1, 1, 1, 1, 0, 0, 0, 0]) > 0
+    assert taken_weights(learner.method) == {"total": 2 / 6, "layers": {"2": 2 / 6}}
+    assert {name: int(used.sum()) for name, used in used_weights(learner.method, 0).items()} == {"2.weight": 8}
+    assert blocked_parameters(learner.method) == {"total": 10 / 30, "layers": {"2": 10 / 30}}
 
 
 @pytest.mark.parametrize("name", ["hat", "pmask", "pathnet"])

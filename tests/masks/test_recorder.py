@@ -35,6 +35,79 @@ def test_grouped_convolutions(groups: int, transposed: bool) -> None:
     np.testing.assert_array_equal(found["1.bias"], above)
 
 
+@pytest.mark.parametrize("convolution", [False, True])
+def test_ranks_beside_frozen_weights_are_the_units(convolution: bool) -> None:
+    """LoRA: base(x) + scale·B(A(dropout(x))), the base frozen; entries of A and B serve their rank alone."""
+
+    class Lora(nn.Module):
+        def __init__(self, inputs: int, outputs: int, rank: int) -> None:
+            super().__init__()
+            kind = (lambda *sizes: nn.Conv1d(*sizes, 1)) if convolution else nn.Linear
+            self.base = kind(inputs, outputs).requires_grad_(False)
+            self.a, self.b = kind(inputs, rank), kind(rank, outputs)
+            self.b.bias.requires_grad_(False)
+            self.dropout = nn.Dropout(0.1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.base(x) + 2.0 * self.b(self.a(self.dropout(x)))
+
+    net = nn.Sequential(Lora(5, 4, 2), nn.ReLU(), Lora(4, 3, 6))
+    units = derive(net, torch.randn(1, 5, 7) if convolution else torch.randn(1, 5))
+    gates, found = used(units)
+    assert {name: len(ranks) for name, ranks in gates.items()} == {"0.a": 2, "2.a": 6}
+    for layer in ("0", "2"):
+        for rank, gate in enumerate(gates[f"{layer}.a"]):
+            np.testing.assert_array_equal(
+                found[f"{layer}.a.weight"][rank], np.full_like(found[f"{layer}.a.weight"][rank], gate)
+            )
+            assert found[f"{layer}.a.bias"][rank] == gate
+            column = found[f"{layer}.b.weight"][:, rank]
+            np.testing.assert_array_equal(column, np.full_like(column, gate))
+        for name in ("base.weight", "base.bias", "b.bias"):
+            assert (found[f"{layer}.{name}"] == 1).all()
+
+
+@pytest.mark.parametrize("how", ["index", "index_select", "gather"])
+@pytest.mark.parametrize("over_units", [False, True])
+def test_a_place_that_the_data_say_has_the_units_of_every_place(how: str, over_units: bool) -> None:
+    """The last word of a text; where data say which units are taken instead, nobody knows which they are."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.first, self.second = nn.Embedding(9, 4), nn.Linear(4, 5), nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.tanh(self.first(self.words(x)))  # samples, words, units
+            place = x.sum(1) % 3
+            rows, where = torch.arange(len(x)), place.view(-1, 1, 1)
+            if over_units:
+                return self.second(
+                    {
+                        "index": lambda: h[rows, :, place],
+                        "index_select": lambda: h.index_select(2, place)[..., 0],
+                        "gather": lambda: h.gather(2, where.expand(-1, 7, 1))[..., 0],
+                    }[how]()[:, :5]
+                )
+            return self.second(
+                {
+                    "index": lambda: h[rows, place],
+                    "index_select": lambda: h.index_select(1, place)[:, 0],
+                    "gather": lambda: h.gather(1, where.expand(-1, 1, 5))[:, 0],
+                }[how]()
+            )
+
+    units = derive(Net(), torch.randint(9, (1, 7)))
+    gates, found = used(units)
+    first = np.ones(5) if over_units else gates["first"]
+    assert ("first" in gates) != over_units
+    for unit in range(5):
+        for out in range(3):
+            assert found["second.weight"][out, unit] == min(gates["second"][out], first[unit])
+        for word in range(4):
+            assert found["first.weight"][unit, word] == min(first[unit], gates["words"][word])
+
+
 def test_concatenation_keeps_parts_apart() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:

@@ -7,7 +7,9 @@ one over the root of what they add up, a norm's to 1. Else half of a network, or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,9 +24,19 @@ for _operator in ("nms", "qnms"):
 
 @dataclass(frozen=True)
 class Public(Kept):
-    """A network of a package; `refused` gives the reason where it is refused, and rightly so."""
+    """A network of a package.
+
+    refused   the reason where it is refused, and rightly so
+    features  as Learner takes them
+    inputs    what it is given, of a size and a seed, where that is more than one tensor
+    """
 
     refused: str = ""
+    features: Any = None
+    inputs: Callable[[int, int], Any] | None = None
+
+    def batch(self, size: int, seed: int = 0) -> Any:
+        return super().batch(size, seed) if self.inputs is None else self.inputs(size, seed)
 
     def build(self, seed: int = 0) -> nn.Module:
         torch.manual_seed(seed)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from . import by_hand, timm_nets, transformers_nets, vit_pytorch_nets, x_transformers_nets
+from . import by_hand, padded_nets, peft_nets, timm_nets, transformers_nets, vit_pytorch_nets, x_transformers_nets
 from .architectures import Public
 
 PACKAGES = {
-    "timm": timm_nets,
-    "transformers": transformers_nets,
-    "vit-pytorch": vit_pytorch_nets,
-    "x-transformers": x_transformers_nets,
-    "by-hand": by_hand,
+    "timm": timm_nets.NETS,
+    "transformers": transformers_nets.NETS | padded_nets.NETS,
+    "peft": peft_nets.NETS,
+    "vit-pytorch": vit_pytorch_nets.NETS,
+    "x-transformers": x_transformers_nets.NETS,
+    "by-hand": by_hand.NETS,
 }
-NETS: dict[str, Public] = {
-    f"{package}/{name}": net for package, module in PACKAGES.items() for name, net in module.NETS.items()
-}
+NETS: dict[str, Public] = {f"{package}/{name}": net for package, nets in PACKAGES.items() for name, net in nets.items()}
 
 
 def prepare(*packages: str) -> None:

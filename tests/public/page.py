@@ -62,8 +62,8 @@ def markdown(outcomes: Sequence[Outcome], made: str) -> str:
         f"{_counts(outcomes)}. Of those that went through, {free} have nothing frozen, {little} a tenth at most, "
         f"{len(through) - free - little} more.",
         "",
-        "Frozen: the share of the shared parameters' entries that stay as the first task leaves them, whatever its "
-        "gates. Used: the share that the first task used, of which a third of the units is closed.",
+        "Frozen: the share of the shared parameters' trained entries that stay as the first task leaves them, whatever "
+        "its gates. Used: the share that the first task used, of which a third of the units is closed.",
         "",
         "| network | outcome | parameters | units | frozen | used | what is frozen or refused, and why | s |",
         "|---|---|---:|---:|---:|---:|---|---:|",

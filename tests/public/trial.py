@@ -21,7 +21,9 @@ from hatrack.errors import HatrackWarning
 from hatrack.learn.capacity import CapacityWarning
 from hatrack.learn.proof.verification import same_bits
 from hatrack.masks.explain import Explanation
-from zoo import Kept, Lively, tasks
+from zoo import Lively, tasks
+
+from .architectures import Public
 
 SAMPLES = 16
 BATCH = 8
@@ -53,7 +55,7 @@ class LivelySites(Lively):
 
 @dataclass
 class Outcome:
-    """What became of one network; shares are of all entries of the parameters that tasks share."""
+    """What became of one network; shares are of all trained entries of the parameters that tasks share."""
 
     name: str
     outcome: str = OK
@@ -70,7 +72,7 @@ class Outcome:
     traceback: str = ""
 
 
-def trial(name: str, kept: Kept) -> Outcome:
+def trial(name: str, kept: Public) -> Outcome:
     """Put one network through and say what became of it."""
     found = Outcome(name)
     began = time.process_time()
@@ -88,9 +90,10 @@ def trial(name: str, kept: Kept) -> Outcome:
     return found
 
 
-def _put_through(kept: Kept, found: Outcome) -> None:
-    _describe(explain(kept.build(), kept.batch(1)), found)
-    learner = Learner(kept.build(), LivelySites(), _pushy, epochs=EPOCHS, batch_size=BATCH, device="cpu")
+def _put_through(kept: Public, found: Outcome) -> None:
+    _describe(explain(kept.build(), kept.batch(1), kept.features), found)
+    settings = {"epochs": EPOCHS, "batch_size": BATCH, "device": "cpu"}
+    learner = Learner(kept.build(), LivelySites(), _pushy, features=kept.features, **settings)
     first, second = tasks(kept, count=2, samples=SAMPLES)
     x = kept.batch(SAMPLES, seed=1)
     learner.learn(first)
@@ -134,8 +137,10 @@ def _describe(page: Explanation, found: Outcome) -> None:
 
 
 def _look_at_masks(learner: Learner, found: Outcome) -> None:
-    units, use, own = learner.model.units, _use(learner), learner.model.private[0]
-    entries = sum(p.numel() for name, p in learner.model.net.named_parameters() if name not in own)
+    units, own = learner.model.units, learner.model.private[0]
+    trained = [name for name in learner.model.parameters() if name not in own]
+    use = {name: amount for name, amount in _use(learner).items() if name in trained}
+    entries = sum(learner.model.parameters()[name].numel() for name in trained)
     always = units.used(torch.zeros(units.size))
     found.frozen = sum(int((always[name] > 0).sum()) for name in use) / entries
     found.used = sum(int((amount > 0).sum()) for amount in use.values()) / entries

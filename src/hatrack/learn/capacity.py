@@ -1,8 +1,12 @@
-"""How much of the network is taken by the tasks so far, and what to say when little is left."""
+"""How much of the network is taken by the tasks so far, and what to say when little is left.
+
+What the user froze beforehand (requires_grad off) counts for nothing: no task takes it, and none could.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -18,13 +22,13 @@ def taken_weights(method: Method) -> Share | None:
     occupied = method.occupied()
     if not occupied:
         return None
-    return share({name: amount > USED for name, amount in occupied.items() if amount.ndim > 1})
+    return share({name: amount > USED for name, amount in _learnable(method, occupied).items() if amount.ndim > 1})
 
 
 def blocked_parameters(method: Method) -> Share | None:
     """Return the share of parameters that no update reaches any more; None for methods without masks."""
     occupied = method.occupied()
-    return None if not occupied else blocked({name: 1 - amount for name, amount in occupied.items()})
+    return None if not occupied else blocked({n: 1 - amount for n, amount in _learnable(method, occupied).items()})
 
 
 def total_capacity(method: Method) -> float | None:
@@ -36,7 +40,12 @@ def total_capacity(method: Method) -> float | None:
 def used_weights(method: Method, task: int) -> dict[str, Tensor] | None:
     """Return which weights a finished task uses; None for methods without masks."""
     use = method.use(task)
-    return None if use is None else {name: amount > USED for name, amount in use.items() if amount.ndim > 1}
+    return None if use is None else {n: a > USED for n, a in _learnable(method, use).items() if a.ndim > 1}
+
+
+def _learnable(method: Method, entries: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    frozen = {name for name, p in method.model.net.named_parameters() if not p.requires_grad}
+    return {name: amount for name, amount in entries.items() if name not in frozen}
 
 
 def check_free(method: Method, task: str) -> None:

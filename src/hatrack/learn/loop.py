@@ -44,6 +44,7 @@ def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Gen
     with all_or_nothing(learner, task):
         with turn:
             history = begin_task(learner, task, data.train)
+        tell(callbacks, "on_begin", learner)
         began = monotonic() - history.seconds
         for phase in phases_left(learner):
             with turn:

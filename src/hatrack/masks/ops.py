@@ -8,7 +8,7 @@ REARRANGE = frozenset(
     expand_as repeat tile contiguous clone alias detach slice select split split_with_sizes chunk unbind narrow
     flip roll movedim moveaxis swapaxes swapdims repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle
     view_as reshape_as to _to_copy lift_fresh_copy type_as float tensor_split unsafe_split unsafe_chunk diagonal
-    unfold index index_select atleast_2d rot90""".split()
+    unfold index index_select gather atleast_2d rot90""".split()
 )
 
 # The same, of several tensors.
@@ -17,13 +17,16 @@ JOIN = frozenset("cat concat concatenate stack hstack vstack dstack slice_scatte
 # Of these only the shape of the second tensor matters.
 LIKE_THE_SECOND = frozenset("expand_as view_as reshape_as type_as".split())
 
+# Of these the second tensor says which entries are taken.
+PICK = frozenset("index index_select gather".split())
+
 # Copies that only change type or place.
 CAST = frozenset("to _to_copy type_as float contiguous clone alias detach lift_fresh_copy".split())
 
 # Of these the result never shares memory with what went in.
 COPIES = frozenset(
     """repeat tile clone flip roll repeat_interleave pixel_shuffle pixel_unshuffle channel_shuffle _to_copy
-    lift_fresh_copy index index_select rot90""".split()
+    lift_fresh_copy index index_select gather rot90""".split()
 )
 
 # Act on each entry by itself: the unit stays.

@@ -1,4 +1,5 @@
-"""What a run tells its callbacks: `on_start(plan)`, then for each task `on_epoch(epoch)` (many) and `on_task(result)`.
+"""What a run tells its callbacks: `on_start(plan)`, then for each task `on_epoch(epoch)` (many) and `on_task(result)`,
+and `on_end(finished)` however it ends.
 
 A callback has those of these methods that it needs (see learn/callbacks.py); when an epoch is told, its line in
 metrics.jsonl is already written.
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hatrack.loggers.logger import named
 from hatrack.runs.spec import Spec
 
 
@@ -28,6 +31,11 @@ class RunPlan:
     work: Sequence[int]
     finished: int
     resumed: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting, and the tasks' names; where the data lie on this machine is nobody's business."""
+        return self.spec.model_dump(exclude={"data"}) | named(self.names)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import torch
 from hatrack.errors import HatrackError
 from hatrack.learn.callbacks import tell
 from hatrack.learn.machine.side_by_side import together
+from hatrack.loggers import beside
 from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder
 from hatrack.runs.runner import executing
 from hatrack.runs.setup import Setup
-from hatrack.runs.tensorboard import with_events
 
 MOST = 10_000
 """Seeds of one command."""
@@ -45,9 +45,9 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def execute_together(
-    setups: Sequence[Setup], folders: Sequence[Folder], callback: object, events: bool = False
+    setups: Sequence[Setup], folders: Sequence[Folder], callback: object, log: Sequence[str] = ()
 ) -> list[dict[str, Any] | Exception]:
-    """Carry out all runs; return each one's result, or what stopped it. `events`: also for TensorBoard."""
+    """Carry out all runs; return each one's result, or what stopped it. `log`: the loggers of each."""
     results: dict[int, dict[str, Any]] = {}
 
     def member(i: int, run: Generator[None, None, dict[str, Any]]) -> Iterator[None]:
@@ -55,7 +55,7 @@ def execute_together(
             results[i] = yield from run
 
     runs = [
-        member(i, executing(setup, folder, with_events(_Named(callback, f"seed {setup.spec.seed}, "), events)))
+        member(i, executing(setup, folder, beside(_Named(callback, f"seed {setup.spec.seed}, "), log, folder.path)))
         for i, (setup, folder) in enumerate(zip(setups, folders, strict=True))
     ]
     stopped = together(runs, torch.device(setups[0].spec.device))

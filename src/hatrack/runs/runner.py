@@ -78,13 +78,17 @@ def executing(
 
     if setup.learner.device.type == "cuda":
         get_ready()
+    done = False
     try:
         writing = Writer(setup.learner, folder.checkpoint, records.sync, about)
         with writing as writer, Peak(setup.learner.device) as peak:
             yield from _learn(setup, folder, callbacks, records, writer, peak)
-        return _finish(setup, folder, records, against)
+        result = _finish(setup, folder, records, against)
+        done = True
     finally:
         records.close()
+        tell(callbacks, "on_end", done)
+    return result
 
 
 def finished(folder: Folder) -> dict[str, Any] | None:

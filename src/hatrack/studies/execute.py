@@ -64,7 +64,7 @@ class Machine:
 
     device: str | None = None
     data: str | None = None
-    tensorboard: bool = False
+    log: tuple[str, ...] = ()
     remote: bool = False
 
 
@@ -129,7 +129,7 @@ def _work(planned: Plan, out: Path, machine: Machine, executor: Executor, callba
     # A reference is shared with other studies, and stays as it is.
     against = {run.path: run.against for run in planned.runs if run.spec.method not in SERVES}
     work = planned.work().items()
-    jobs = [Job(path, spec, machine.tensorboard, against.get(path, ())) for path, spec in work]
+    jobs = [Job(path, spec, machine.log, against.get(path, ())) for path, spec in work]
     todo = [job for job in jobs if not job.done]
     callback.planned(len(todo), len(jobs) - len(todo))
     reasons: dict[Path, str] = {}

@@ -10,12 +10,12 @@ from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.learn.fit import Epoch
+from hatrack.loggers import beside
 from hatrack.runs import runner, spec
 from hatrack.runs.callback import RunPlan, TaskResult
 from hatrack.runs.folder import Folder, InUse, create, open_run
 from hatrack.runs.setup import prepare
 from hatrack.runs.spec import Spec
-from hatrack.runs.tensorboard import with_events
 
 POLL = 0.5  # seconds between two looks at a folder that another process holds
 NAP = 1e-3  # seconds that a turn of waiting for it takes
@@ -23,11 +23,14 @@ NAP = 1e-3  # seconds that a turn of waiting for it takes
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be carried out in `path`; where all runs in `against` are finished then, with measures from them."""
+    """A run to be carried out in `path`; where all runs in `against` are finished then, with measures from them.
+
+    `log`: the names of its loggers.
+    """
 
     path: Path
     spec: Spec
-    tensorboard: bool = False
+    log: tuple[str, ...] = ()
     against: tuple[Path, ...] = ()
 
     @property
@@ -66,7 +69,7 @@ def executing(job: Job, tell: Callable[[Any], Any]) -> Iterator[None]:
         here = {key: getattr(job.spec, key) for key in ("data", "device", "engine")}
         whole = spec.read(opened.spec, anywhere=True, named=job.spec.found).model_copy(update=here)
         setup = prepare(whole, opened.checkpoint)
-        yield from runner.executing(setup, opened, with_events(_Relay(tell), job.tensorboard), job.against)
+        yield from runner.executing(setup, opened, beside(_Relay(tell), job.log, job.path), job.against)
 
 
 def _opening(job: Job) -> Generator[None, None, Folder]:

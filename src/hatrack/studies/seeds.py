@@ -18,13 +18,13 @@ from hatrack.studies.pool import Done
 
 
 def execute_apart(
-    specs: Sequence[Spec], folders: Sequence[Folder], hear: Hear, events: bool = False
+    specs: Sequence[Spec], folders: Sequence[Folder], hear: Hear, log: tuple[str, ...] = ()
 ) -> list[dict[str, Any] | Exception]:
     """Carry out all runs in their folders, just made; return each one's result, or what stopped it.
 
     `hear` is told a `job.Step` or a line of text.
     """
-    jobs = [Job(f.path.absolute(), spec, events) for f, spec in zip(folders, specs, strict=True)]
+    jobs = [Job(f.path.absolute(), spec, log) for f, spec in zip(folders, specs, strict=True)]
     for folder in folders:
         folder.close()  # the workers are to open it
     ended = {done.item.path: done for done in Local().run(jobs, hear)}

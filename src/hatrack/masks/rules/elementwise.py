@@ -24,12 +24,16 @@ TERMS = 2  # of a sum; a number or a tensor without units among them would stay 
 
 @rule(*ops.REARRANGE)
 def rearrange(call: Call) -> Any:
-    """Run the operator on the unit numbers, or on the positions of a parameter's entries."""
+    """Run the operator on the unit numbers, or on the positions of a parameter's entries.
+
+    Where data say which entries are picked (a text's last word), the same units must stand wherever they point; then
+    the first place will do, at which `unit_ids` points.
+    """
     first, *others = call.values
     if call.name in ops.CAST:
         return call.results(lambda shape: _like(call, shape, first, first.ids, first.held))
     unreadable = call.name not in ops.LIKE_THE_SECOND and any(v.known is None for v in others)
-    if unreadable or "dtype" in call.given:
+    if (unreadable and not _same_anywhere(call, first, others)) or "dtype" in call.given:
         return call.unknown()
 
     def pick(from_first: Tensor) -> Any:
@@ -46,6 +50,17 @@ def rearrange(call: Call) -> Any:
     if isinstance(meta, list | tuple):
         return [part(m.shape, itemgetter(i)) for i, m in enumerate(meta)]
     return part(meta.shape, lambda whole: whole)
+
+
+def _same_anywhere(call: Call, first: Value, places: list[Value]) -> bool:
+    """Whether no unit changes along the axes that are indexed, and no unit or parameter has a say in the indices."""
+    if call.name not in ops.PICK or first.held or any(v.carries or v.held for v in places):
+        return False
+    if any(node.meta["val"].dtype != torch.int64 for node in call.node.all_input_nodes[1:]):
+        return False  # a mask: how much it leaves depends on the data
+    axes = [i for i, v in enumerate(call["indices"]) if v is not None] if call.name == "index" else [call["dim"]]
+    ids = first.unit_ids()
+    return all(bool((ids == ids.narrow(axis, 0, 1)).all()) for axis in axes)
 
 
 def _like(call: Call, shape: torch.Size, x: Value, ids: Tensor | None, held: tuple[Held, ...]) -> Value:
