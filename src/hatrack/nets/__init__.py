@@ -16,7 +16,7 @@ from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
 # Options that give a method columns or modules of a size of its own, out of the network that all methods have.
-OWN_SIZE = ("width_scale", "branches")
+OWN_SIZE = ("part", "branches")
 
 
 def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:
