@@ -95,6 +95,10 @@ SIZES: dict[str, Size] = {
     "femnist": Size(10, 31_000, 620, 6200, _GREY),
     "fe-10": Size(10, 31_000, 620, 6200, _GREY),
     "fe-20": Size(20, 62_000, 1240, 12_400, _GREY),
+    "fc-10-stand-in": Size(10, 4_000, 20, 800, _COLOUR),
+    "fc-20-stand-in": Size(20, 6_852, 40, 1_353, _COLOUR),
+    "fe-10-stand-in": Size(10, 13_000, 260, 2_600, _GREY),
+    "fe-20-stand-in": Size(20, 16_120, 520, 3_120, _GREY),
 }
 
 
