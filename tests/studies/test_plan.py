@@ -187,9 +187,10 @@ methods = ["hat", "pnn", "joint"]
 measures = ["rho"]
 [method.pnn]
 part = 0.1117
+init = "torch"
 """
     hat, pnn, joint = planned(text).runs
-    assert pnn.spec.net_options == {**hat.spec.net_options, "part": 0.1117}
+    assert pnn.spec.net_options == {**hat.spec.net_options, "part": 0.1117, "init": "torch"}
     assert pnn.against == hat.against
     assert joint.path in pnn.against
     narrow = planned(text + "[shared]\nwidth_scale = 0.5").work()

@@ -28,7 +28,7 @@ def alexnet(
     width_scale  a layer of n units has int(width_scale · n), at least one
     part         a method's own column or module has that part of it: a column of PNN 1.117/T in HAT's paper
     branches     every layer is so many of that width side by side, h_l = Σ_b pool(ReLU(W_{l,b} h_{l−1})): PathNet's
-                 modules, 16 with part = 0.258 there
+                 modules, 16 with part = 0.258 there; they want init = "torch", for Xavier's makes their sums grow
     init         how layers begin, see init.py
     """
     if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 20:
