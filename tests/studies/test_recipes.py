@@ -175,6 +175,14 @@ def test_columns_and_modules_have_the_sizes_of_hats_paper(name: str) -> None:
         assert size == pytest.approx(own.get(run.spec.method, (1.0, 1))), (run.method, run.benchmark)
 
 
+@pytest.mark.parametrize("name", ["hat-table1", "hat-cifar", "pmask-table1", "pmask-table2", "spg-tables2-4"])
+def test_a_width_given_with_set_reaches_columns_and_modules(name: str) -> None:
+    study = recipes.find(name).with_settings({"width_scale": 0.5})
+    made = plan(study.narrowed(None, study.seeds[:1]), Places(Path("own"), Path("shared")), "cpu")
+    assert {spec.net_options["width_scale"] for spec in made.work().values()} == {0.5}
+    assert study.changes == ("width_scale = 0.5",)  # no section keeps its own
+
+
 def test_ucl_has_its_constants_for_cifar_100() -> None:
     study = recipes.find("spg-tables2-4").narrowed(["UCL"], [0])
     for run in plan(study, Places(Path("own"), Path("shared")), "cpu").runs:
