@@ -121,8 +121,8 @@ def alexnet() -> nn.Module:
 
 def branches() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 3 * 4, 3), nn.ReLU(), nn.MaxPool2d(2), BranchSum(3),
-        nn.Flatten(), nn.Linear(36, 3 * 5), nn.ReLU(), BranchSum(3),
+        nn.Conv2d(3, 3 * 4, 3), nn.ReLU(), nn.MaxPool2d(2), BranchSum(4),
+        nn.Flatten(), nn.Linear(36, 3 * 5), nn.ReLU(), BranchSum(5),
     )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ def test_every_sequence_of_the_papers_is_there() -> None:
     assert set(BENCHMARKS) == {
         "split-digits", "permuted-digits", "split-mnist", "mnist2", "permuted-mnist", "mixture", "cifar",
         "split-cifar10", "split-cifar100", "c-10", "c-20", "tiny-imagenet", "t-10", "t-20", "imagenet32",
-        "imagenet32-100", "i-100", "fceleba", "fc-10", "fc-20", "femnist", "fe-10", "fe-20", "folders", "sensors",
-        "sequence",
+        "imagenet32-100", "i-100", "fceleba", "fc-10", "fc-20", "femnist", "fe-10", "fe-20",
+        "fc-10-stand-in", "fc-20-stand-in", "fe-10-stand-in", "fe-20-stand-in", "folders", "sensors", "sequence",
     }  # fmt: skip
 
 

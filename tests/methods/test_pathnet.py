@@ -151,7 +151,7 @@ def test_finished_tasks_do_not_change() -> None:
 
 def test_modules_of_hats_paper_are_the_branches_of_a_network() -> None:
     method = PathNet()
-    model = start(method, build("alexnet", (3, 32, 32), width_scale=0.258, branches=16).double(), (3, 32, 32))
+    model = start(method, build("alexnet", (3, 32, 32), part=0.258, branches=16).double(), (3, 32, 32))
     next_task(method, shape=(3, 32, 32))
     method.begin_phase(0)
     assert [s.size for s in model.units.sites] == [16 * n for n in (16, 33, 66, 528, 528)]
@@ -161,3 +161,20 @@ def test_modules_of_hats_paper_are_the_branches_of_a_network() -> None:
     used = method._used(method.paths[0])
     assert len(used) == 10
     assert all(float(amount.mean()) == 3 / 16 for amount in used.values())
+
+
+def test_only_the_modules_of_the_path_are_computed() -> None:
+    torch.manual_seed(0)
+    net = build("alexnet", (3, 32, 32), part=0.05, branches=16)
+    computed: dict[bool, list[int]] = {True: [], False: []}  # modules of the last layer, in training and in answers
+    net.fc2.register_forward_hook(lambda module, args, out: computed[module.training].append(out.shape[1] // 102))
+    learner = Learner(net, PathNet(generations=2), epochs=2, batch_size=8)
+    for i in range(2):
+        learner.learn(random_task(f"t{i}", i, (3, 32, 32)))
+    assert len(computed[True]) == 2 * 2 * 2 * 3  # tasks, epochs, paths, batches
+    assert set(computed[True]) <= {1, 2, 3}  # a mutated path may choose a module twice
+    assert learner.verify().ok
+    computed[False].clear()
+    learner.predict(torch.randn(2, 3, 32, 32), task="t0")
+    assert len(computed[False]) == 1
+    assert computed[False][0] <= 3

@@ -30,15 +30,16 @@ def test_seven_point_one_million_weights_with_the_eight_heads() -> None:
 
 
 def test_sixteen_branches_of_pathnets_modules_have_as_many_weights_as_its_published_code() -> None:
-    assert sizes(width_scale=0.258, branches=16)[2] == 7_092_261
+    assert sizes(part=0.258, branches=16)[2] == 7_092_261
 
 
 @pytest.mark.parametrize(
     ("scale", "units"), [(0.139625, [8, 17, 35, 285, 285]), (0.258, [16, 33, 66, 528, 528]), (0.01, [1, 1, 2, 20, 20])]
 )
 def test_every_layer_is_scaled_and_keeps_a_unit(scale: float, units: list[int]) -> None:
-    net = build("alexnet", (3, 32, 32), width_scale=scale)
-    assert [len(m.weight) for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)] == units
+    for options in ({"width_scale": scale}, {"part": scale}, {"width_scale": scale * 2, "part": 0.5}):
+        net = build("alexnet", (3, 32, 32), **options)
+        assert [len(m.weight) for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)] == units
 
 
 def test_branches_are_networks_layers_that_are_summed() -> None:
@@ -58,9 +59,9 @@ def test_branches_are_networks_layers_that_are_summed() -> None:
     torch.testing.assert_close(net(x), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"width_scale": 0.0}, {"branches": 0}])
+@pytest.mark.parametrize("options", [{"width_scale": 0.0}, {"part": 0.0}, {"branches": 0}])
 def test_sizes_that_make_no_network_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(HatrackError, match="width_scale above 0 and at least 1 branch"):
+    with pytest.raises(HatrackError, match="width_scale above 0, a part above 0 and at least 1 branch"):
         build("alexnet", (3, 32, 32), **options)
 
 

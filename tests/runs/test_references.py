@@ -50,8 +50,8 @@ def test_what_other_references_gave_before_is_kept(tmp_path: Path) -> None:
     assert list(metrics["missing"]) == ["ncl"]
 
 
-def test_columns_and_modules_may_have_a_size_of_their_own(tmp_path: Path) -> None:
-    own = run(tmp_path, "pnn", [[0.9]], net_options={"width": 9, "width_scale": 0.1})
+def test_columns_and_modules_may_have_a_size_and_a_start_of_their_own(tmp_path: Path) -> None:
+    own = run(tmp_path, "pnn", [[0.9]], net_options={"width": 9, "part": 0.1, "init": "torch"})
     found = complete(own, [run(tmp_path, "one", [[0.8]], net_options={"width": 9})])
     assert found["metrics"]["fwt"] == pytest.approx(0.1)
     with pytest.raises(HatrackError, match="its net_options is"):

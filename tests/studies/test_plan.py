@@ -186,14 +186,16 @@ benchmarks = ["cifar"]
 methods = ["hat", "pnn", "joint"]
 measures = ["rho"]
 [method.pnn]
-width_scale = 0.1117
+part = 0.1117
+init = "torch"
 """
     hat, pnn, joint = planned(text).runs
-    assert pnn.spec.net_options == {**hat.spec.net_options, "width_scale": 0.1117}
+    assert pnn.spec.net_options == {**hat.spec.net_options, "part": 0.1117, "init": "torch"}
     assert pnn.against == hat.against
     assert joint.path in pnn.against
     narrow = planned(text + "[shared]\nwidth_scale = 0.5").work()
-    assert sorted(spec.net_options["width_scale"] for spec in narrow.values()) == [0.1117, 0.5, 0.5, 0.5]
+    assert {spec.net_options["width_scale"] for spec in narrow.values()} == {0.5}  # of all, columns as well
+    assert sorted(spec.net_options["part"] for spec in narrow.values()) == [0.1117, 1.0, 1.0, 1.0]
 
 
 def test_a_classifier_that_never_trains_is_one_run_whatever_the_epochs() -> None:

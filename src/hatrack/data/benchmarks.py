@@ -9,7 +9,7 @@ from inspect import Parameter
 from numbers import Integral
 from typing import Any
 
-from hatrack.data import by_class, federated, permuted
+from hatrack.data import by_class, federated, permuted, stand_ins
 from hatrack.data.augmenting import augmentation
 from hatrack.data.fewer import OPTION, fewer
 from hatrack.data.folders import folders
@@ -110,6 +110,8 @@ _READS: dict[Callable[..., list[Task]], tuple[str, ...]] = {
     by_class.imagenet32: ("imagenet32",),
     federated.fceleba: ("celeba",),
     federated.femnist: ("femnist",),
+    stand_ins.smile_parts: ("smiles",),
+    stand_ins.letter_hands: ("emnist_letters",),
 }
 
 _MLP = {"net": "mlp"}
@@ -174,6 +176,26 @@ _OWN = [
         {"net": "conv1d", "batch_size": 16},
     ),
     Benchmark("folders", "your own folders of pictures, a task each (--task NAME=DIR)", folders, _ALEXNET),
+    *(
+        Benchmark(
+            f"fc-{n}-stand-in",
+            f"smiling or not, {n} random parts of one set, where F-CelebA is not at hand",
+            stand_ins.smile_parts,
+            _ALEXNET,
+            {"tasks": n},
+        )
+        for n in (10, 20)
+    ),
+    *(
+        Benchmark(
+            f"fe-{n}-stand-in",
+            f"letters in {n} parts alike in slant and stroke, where F-EMNIST is not at hand",
+            stand_ins.letter_hands,
+            _ALEXNET,
+            {"tasks": n},
+        )
+        for n in (10, 20)
+    ),
     Benchmark("sequence", "your own: the tasks that a TOML file lists (file=...)", partial(sequence, make), _MLP),
 ]
 BENCHMARKS = Registry("benchmark", {b.name: b for b in _OWN}, _benchmark)

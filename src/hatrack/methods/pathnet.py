@@ -13,8 +13,9 @@ starts counting again.
 
 Deviations. There a module is a small layer and a layer's modules are summed. Here the modules of a layer are M groups
 of the units of a site of the unit map, so that any network will do, and a path is a unit mask; what is frozen is
-exactly what finished paths use. In a network that sums the groups itself (`branches` of the AlexNet-like net) these
-are the paper's modules; in others active groups stand side by side, and a module has weights of its own for each
+exactly what finished paths use. Modules outside a path are not computed where the network can do without them (see
+nets/narrow.py), else they are gated. In a network that sums the groups itself (`branches` of the AlexNet-like net)
+these are the paper's modules; in others active groups stand side by side, and a module has weights of its own for each
 module below. Sites with fewer than M units have a module a unit. Each of the two paths may train for all the epochs
 that are allowed, so a task takes up to twice as many. Norms with running statistics are one a task.
 """
@@ -36,6 +37,8 @@ from hatrack.masks.lock import Lock
 from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, progress, scratch
+from hatrack.nets.model import Model
+from hatrack.nets.narrow import Narrow, narrowed
 
 PATHS = 2
 FARTHEST = 2  # modules that a mutation moves by at most
@@ -69,6 +72,11 @@ class PathNet(Method):
     lowest: Tensor = progress("lowest")
     best: dict[str, Tensor] = progress("best")
     _modules: tuple[Tensor, Tensor, Tensor] | None = scratch()
+
+    def attach(self, model: Model) -> None:
+        super().attach(model)
+        self._active: Narrow | None = None  # the network of the path being trained
+        self._of_winners: dict[int, Narrow | None] = {}  # those of finished tasks, as they are asked
 
     # ---- paths
 
@@ -110,6 +118,7 @@ class PathNet(Method):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
+        self._of_winners = {finished: net for finished, net in self._of_winners.items() if finished < task}
         device = self.model.device
         self.paths = torch.stack([self._drawn(generator) for _ in range(PATHS)]).to(device)
         self.rates = torch.full((PATHS,), self.lr, dtype=torch.float64, device=device)
@@ -131,16 +140,19 @@ class PathNet(Method):
         return [share for share in shares for _ in range(PATHS)]
 
     def begin_phase(self, phase: int) -> ScheduleState:
-        self.now = phase % PATHS
-        now = self.now
+        self.now = now = phase % PATHS
+        self._active = narrowed(self.model, self.mask(self.paths[now]), self.task)
         return ScheduleState(float(self.rates[now]), float(self.losses[now]), int(self.since[now]))
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
         return torch.optim.SGD(parameters, lr=float(self.rates[self.now]), fused=True)
 
     def loss(self, batch: Batch) -> Tensor:
-        gates = self.mask(self.paths[self.now])
-        return self.task_loss(self.model.logits(batch.x, self.task, gates), batch)
+        return self.task_loss(self._logits(batch.x, self.task, self._active), batch)
+
+    def _logits(self, x: Tensor, task: int, active: Narrow | None) -> Tensor:
+        """Compute the active modules alone, where the network lets us; else all, and gate them."""
+        return self.model.logits(x, task, self.unit_gates(task)) if active is None else active.logits(x, task)
 
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         self.rates[self.now], self.losses[self.now], self.since[self.now] = state
@@ -177,7 +189,11 @@ class PathNet(Method):
     # ---- using what was learned
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        return self.model.logits(x, task, self.unit_gates(task))
+        if task == len(self.winners):
+            return self._logits(x, task, self._active)
+        if task not in self._of_winners:
+            self._of_winners[task] = narrowed(self.model, self.unit_gates(task), task)
+        return self._logits(x, task, self._of_winners[task])
 
     def unit_gates(self, task: int) -> Tensor:
         finished = task < len(self.winners)

@@ -9,7 +9,7 @@ width of one; U: of the shape of W. The heads read the features of all columns i
 Any network: a layer is a linear or convolution layer of the unit map that reads units, reached by hooks; other
 readers (attention inside forward(), norms) have no lateral. Deviations. The columns have the size of the network that
 was handed over and start from its weights. HAT's paper narrows them to 1.117/T of each layer, which needs the number
-of tasks beforehand: to compare at equal size, hand over a network that is narrower by so much (`width_scale` of the
+of tasks beforehand: to compare at equal size, hand over a network that is narrower by so much (`part` of the
 AlexNet-like net). V and U have no biases. Earlier columns are computed as at evaluation, without dropout.
 """
 

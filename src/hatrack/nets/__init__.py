@@ -16,8 +16,8 @@ from hatrack.nets.vit import ViT
 from hatrack.options import check_options, defaults, parameters
 from hatrack.registry import Registry
 
-# Options that give a method columns or modules of a size of its own, out of the network that all methods have.
-OWN_SIZE = ("width_scale", "branches")
+# Options that give a method columns or modules with a size and a start of their own, out of the network of all methods.
+OWN = ("part", "branches", "init")
 
 
 def _net(found: Any, name: str, where: str) -> Callable[..., nn.Module]:

@@ -1,8 +1,8 @@
 """Figures that need other runs: forward transfer (one), ρ (joint and random), the difference to NCL (sgd).
 
 The other runs must have learned the same tasks with the same network and seed; then their accuracies are taken as
-references and the run's measures are completed, in result.json. PNN's columns and PathNet's modules may have a size of
-their own (see nets.OWN_SIZE): as in HAT's paper, they are held against the network of all other methods.
+references and the run's measures are completed, in result.json. PNN's columns and PathNet's modules may have a size
+and a start of their own (see nets.OWN): as in HAT's paper, they are held against the network of all other methods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from hatrack import atomic
 from hatrack.errors import HatrackError
 from hatrack.measure import REFERENCES, SERVES, summary
-from hatrack.nets import OWN_SIZE
+from hatrack.nets import OWN
 from hatrack.report.read import read_result as checked
 from hatrack.report.read import remake
 from hatrack.runs.folder import open_run
@@ -79,7 +79,7 @@ def _common(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compared(value: Any) -> Any:
-    return {k: v for k, v in value.items() if k not in OWN_SIZE} if isinstance(value, dict) else value
+    return {k: v for k, v in value.items() if k not in OWN} if isinstance(value, dict) else value
 
 
 def read_result(run: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ STEP = {
     "imm-mode": 1.1,
     "lfl": 2.6,
     "lwf": 2.6,
-    "pathnet": 1.3,
+    "pathnet": 0.3,  # of 16 modules that the network has, it computes three
     "pmask": 1.3,
     "pnn": 3.8,
     "si": 1.1,
@@ -96,6 +96,10 @@ SIZES: dict[str, Size] = {
     "fe-10": Size(10, 31_000, 620, 6200, _GREY),
     "fe-20": Size(20, 62_000, 1240, 12_400, _GREY),
     "sensors": Size(8, 691, 46, 2156, (12, 128)),
+    "fc-10-stand-in": Size(10, 4_000, 20, 800, _COLOUR),
+    "fc-20-stand-in": Size(20, 6_852, 40, 1_353, _COLOUR),
+    "fe-10-stand-in": Size(10, 13_000, 260, 2_600, _GREY),
+    "fe-20-stand-in": Size(20, 16_120, 520, 3_120, _GREY),
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from hatrack.errors import HatrackError
 from hatrack.measure import REFERENCES, SERVES
 from hatrack.methods import METHODS
-from hatrack.nets import OWN_SIZE
+from hatrack.nets import OWN
 from hatrack.runs import accepted
 from hatrack.runs.references import SAME
 from hatrack.runs.spec import RUN_KEYS, Spec, resolve
@@ -124,7 +124,7 @@ def _reference(study: Study, benchmark: Entry, run: Spec, method: str, listed: S
     whether it is among them or not.
     """
     shared = merged(study.shared, benchmark.settings)
-    run = _of_common_size(run, shared)
+    run = _of_common_form(run, shared)
     fit = [spec for spec in listed if spec.method == method and all(getattr(spec, k) == getattr(run, k) for k in SAME)]
     return fit[0] if len(set(map(folder_name, fit))) == 1 else _plain(method, run, shared)
 
@@ -138,8 +138,8 @@ def _plain(method: str, run: Spec, shared: Mapping[str, Any]) -> Spec:
     return _settled(given, {**kept, **run.full_names("net", "benchmark")})
 
 
-def _of_common_size(run: Spec, shared: Mapping[str, Any]) -> Spec:
-    """Return a run with the network that all methods have, where its own has columns or modules of another size."""
-    plain = {key: s.default for key, s in accepted.of_net(run.net).items() if key in OWN_SIZE}
+def _of_common_form(run: Spec, shared: Mapping[str, Any]) -> Spec:
+    """Return a run with the network that all methods have, where its own has columns or modules of its own."""
+    plain = {key: s.default for key, s in accepted.of_net(run.net).items() if key in OWN}
     common = {key: shared[name] for key in plain for name in (key, f"net.{key}") if name in shared}
     return run.model_copy(update={"net_options": {**run.net_options, **plain, **common}})
