@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hatrack import methods as methods
     from hatrack import nets as nets
     from hatrack import plot as plot
+    from hatrack import targets as targets
     from hatrack import testing as testing
     from hatrack.data.benchmarks import tasks
     from hatrack.data.task import Inputs, Task
@@ -81,7 +82,7 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
-_SUBPACKAGES = ("data", "measure", "methods", "nets", "plot", "testing")
+_SUBPACKAGES = ("data", "measure", "methods", "nets", "plot", "targets", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -48,9 +48,11 @@ class TensorBoard:
 
     def on_task(self, result: TaskResult) -> None:
         writer = self._opened((result.task + 1) * self._epochs)
-        for task, accuracy in enumerate(result.accuracy, start=1):
-            writer.add_scalar(f"test accuracy/task {task}", accuracy, result.task + 1)
-        writer.add_scalar("test accuracy/average", fmean(result.accuracy), result.task + 1)
+        scores = result.scores if len(result.scores) == len(result.accuracy) else ["accuracy"] * len(result.accuracy)
+        for task, (accuracy, score) in enumerate(zip(result.accuracy, scores, strict=True), start=1):
+            writer.add_scalar(f"test {score}/task {task}", accuracy, result.task + 1)
+        if len(set(scores)) == 1:
+            writer.add_scalar(f"test {scores[0]}/average", fmean(result.accuracy), result.task + 1)
         writer.flush()
 
     def _opened(self, step: int) -> Any:
