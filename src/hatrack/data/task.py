@@ -384,8 +384,8 @@ def _whole(target: Target) -> Target:
         json.dumps(target.described(), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise HatrackError(
-            f"target {name!r} has a field that a saved learner cannot hold ({error}); let its fields be numbers, texts or "
-            f"lists of them."
+            f"target {name!r} has a field that a saved learner cannot hold ({error}); let its fields be numbers, "
+            f"texts or lists of them."
         ) from None
     return target
 

@@ -43,4 +43,4 @@ class TaskResult:
     epochs: int
     capacity: float | None
     seconds: float
-    scores: Sequence[str]
+    scores: Sequence[str] = ("accuracy",)

@@ -229,6 +229,7 @@ class Target:
             "per_position": self.per_position,
             "units_axis": self.units_axis,
             "judged": list(self.judged()[:2]),
+            "translates": type(self).answer is not Target.answer,  # answers are not what the head gives
             **({"own": own} if own else {}),
             **{key: list(value) if isinstance(value, tuple) else value for key, value in told.items()},
         }

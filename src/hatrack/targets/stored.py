@@ -49,6 +49,14 @@ class Foreign(Target):
     def new_score(self) -> Score:
         self._missing()
 
+    def distance(self, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        self._missing()
+
+    def answer(self, output: Tensor) -> Tensor:
+        if self.told["translates"]:
+            self._missing()
+        return output
+
     def _missing(self) -> NoReturn:
         raise HatrackError(f"target {self.name!r} is the user's own, and {AGAIN}.")
 
