@@ -10,9 +10,9 @@
                  the validation samples is the one the task gives from then on
 
 Reference, transfer models and the task itself are phases with the full number of epochs each, so that learning time
-grows with the square of the number of tasks. The risks are compared by accuracy (of what has no classes, by the loss, and
-attention looks at every position by itself where answers are given by position); equal is not similar. Constants as
-in the published scripts (lr 0.025, patience 10, 5 attention heads; HAT's for the rest).
+grows with the square of the number of tasks. The risks are compared by accuracy, of what has no classes by the loss;
+equal is not similar. Where answers are given by position, attention looks at each by itself. Constants as in the
+published scripts (lr 0.025, patience 10, 5 attention heads; HAT's for the rest).
 
 Deviations. The published code reads a transfer model's prediction off the old task's logits; we read the features,
 which do not depend on how many classes the old task had. There the attention is one for all tasks, so that later

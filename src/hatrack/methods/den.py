@@ -241,8 +241,8 @@ class DEN(Method):
         units = head.units_last(features[None])[0].flatten(0, -2) if head.axis is not None else features.reshape(1, -1)
         if bool((units != units[0]).any()):
             raise HatrackError(
-                "den copies the units that a head reads, and this network has others at every position of its features: "
-                "use another network or another method."
+                "den copies the units that a head reads, and this network has others at every position of its "
+                "features: use another network or another method."
             )
         return units[0]
 

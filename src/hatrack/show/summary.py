@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from hatrack.measure import MEASURES, scale
+from hatrack.measure import MEASURES, Scale, scale
 from hatrack.show.words import count, duration, percent
 from hatrack.visible import visible
 
@@ -22,7 +22,7 @@ BAR = 30
 
 FILES = {
     "report.html": "the report: open it in a browser",
-    "result.json": "score matrix, measures, capacity",
+    "result.json": "accuracy matrix, measures, capacity",
     "metrics.jsonl": "every epoch",
     "masks.safetensors": "the masks of every task",
     "spec.toml": "every setting",
@@ -32,7 +32,7 @@ FILES = {
 
 def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
     """Return the text for a finished run (`result`: what result.json holds) whose folder is `path`."""
-    blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path)]
+    blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path, scale(result["tasks"]))]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -120,6 +120,6 @@ def _capacity(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _files(path: Path) -> list[str]:
-    there = {name: what for name, what in FILES.items() if (path / name).exists()}
+def _files(path: Path, scored: Scale) -> list[str]:
+    there = {name: scored.put(what) for name, what in FILES.items() if (path / name).exists()}
     return [f"Files in {visible(str(path))}:", *(f"  {name:<18} {what}" for name, what in there.items())]

@@ -50,7 +50,7 @@ class Residual(nn.Module):
 def _positions() -> nn.Module:
     """Features at every position, which heads can read together or one by one."""
     return nn.Sequential(
-        nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.AvgPool2d(4), nn.Conv2d(12, 16, 3, padding=1), nn.ReLU()
+        nn.Conv2d(1, 16, 3, padding=1), nn.Tanh(), nn.AvgPool2d(4), nn.Conv2d(16, 16, 3, padding=1), nn.Tanh()
     )
 
 

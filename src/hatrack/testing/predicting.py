@@ -20,7 +20,7 @@ from hatrack.targets.scores import R2
 from hatrack.testing.behaviour import behaviour, require, require_unchanged
 from hatrack.testing.case import Case, differing, digits
 
-SAMPLES, TESTED, EPOCHS, BATCH = 160, 40, 16, 10
+SAMPLES, TESTED, EPOCHS, BATCH = 160, 40, 12, 10
 CLEARLY = 0.05  # of the way from guessing to the best score there is
 
 
@@ -82,7 +82,9 @@ def learns_every_target(case: Case) -> str | None:
         reached, judged = learner.evaluate(task, len(learned) - 1), task.target.judged()
         least = (judged.guess or 0.0) + CLEARLY * (1 - (judged.guess or 0.0))
         if learner.method.trains:
-            require(reached > least, f"{task.target.name}: {judged.score} {reached:.3f}, {least:.3f} is next to guessing")
+            require(
+                reached > least, f"{task.target.name}: {judged.score} {reached:.3f}, {least:.3f} is next to guessing"
+            )
     require(bool(learned), f"refuses every target: {next(iter(case.refused.values()), '')}")
     require_unchanged(learner)
     _loads_the_same(case, learner, learned)
