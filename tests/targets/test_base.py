@@ -160,7 +160,7 @@ def test_what_is_ones_own_goes_on_after_a_load_when_the_task_is_handed_in_again(
         ({"score": 3}, "task 't': score must be a function"),
         (
             {"target": "regression"},
-            "task 't': target must be one of hatrack.targets or your own Target, got 'regression'",
+            "task 't': target must be one of hatrack.targets or your own Target",
         ),
         ({"target": Classification(2), "classes": 2}, "task 't': give target or classes"),
         ({"weights": [1.0]}, "task 't': weights must be 50 figures of 0 or more"),
@@ -180,11 +180,11 @@ def fails(output: Tensor, y: Tensor) -> Tensor:
     [
         (
             {"loss": fails},
-            "task 't': the loss of classification fails on answers of shape .* expected targets in one-hot",
+            "task 't': the loss of classification fails on answers of shape .* one-hot",
         ),
         (
             {"loss": lambda output, y: torch.zeros(())},
-            "task 't': the loss of .* must be one figure that the answers have a",
+            "task 't': the loss of .* must be one figure that",
         ),
         ({"score": fails}, "task 't': the score 'fails' fails on answers of shape"),
         ({"score": lambda output, y: output}, "task 't': the score '<lambda>' fails on"),

@@ -17,8 +17,7 @@ Y, ANSWER = torch.tensor(FIGURES), torch.tensor(ANSWERS)
 
 
 def fitted() -> Regression:
-    target = Regression().fitted(Y, "t")
-    return target
+    return Regression().fitted(Y, "t")
 
 
 def test_the_loss_is_in_units_of_the_training_deviation() -> None:

@@ -1,4 +1,4 @@
-"""Tasks of every target in one learner: a method learns them, keeps them and loads them again, or says which it cannot."""
+"""Tasks of every target in one learner: a method learns, keeps and loads them, or says in a line which it cannot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counts(Target):
 
     name: ClassVar[str] = "counts"
     score_name: ClassVar[str] = "R² of the rate"
-    outputs: ClassVar[int] = 1  # type: ignore[assignment]
+    outputs: ClassVar[int] = 1
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         return poisson_nll_loss(output[:, 0], y.float())
@@ -63,9 +63,9 @@ def tasks() -> Sequence[Task]:
         "in which corners": (ink.long(), Dense()),
         "how many holes": ((y == 0).long(), Counts()),
     }
-    parts = {"train": slice(SAMPLES), "valid": slice(SAMPLES, SAMPLES + TESTED), "test": slice(-TESTED, None)}
+    train, valid, test = slice(SAMPLES), slice(SAMPLES, SAMPLES + TESTED), slice(-TESTED, None)
     return [
-        Task(name, **{part: (x[rows], wanted[rows]) for part, rows in parts.items()}, target=target, inputs=both.inputs)
+        Task(name, *((x[rows], wanted[rows]) for rows in (train, valid, test)), target=target, inputs=both.inputs)
         for name, (wanted, target) in given.items()
     ]
 
@@ -82,9 +82,7 @@ def learns_every_target(case: Case) -> str | None:
         reached, judged = learner.evaluate(task, len(learned) - 1), task.target.judged()
         least = (judged.guess or 0.0) + CLEARLY * (1 - (judged.guess or 0.0))
         if learner.method.trains:
-            require(
-                reached > least, f"{task.target.name}: {judged.score} {reached:.3f}, {least:.3f} is next to guessing"
-            )
+            require(reached > least, f"{task.target.name}: {judged.score} {reached:.3f}, next to guessing")
     require(bool(learned), f"refuses every target: {next(iter(case.refused.values()), '')}")
     require_unchanged(learner)
     _loads_the_same(case, learner, learned)
