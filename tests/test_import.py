@@ -64,6 +64,7 @@ assert learner.verify().ok
         "methods.METHODS['ewc'](lam=500)",
         "data.load",
         "measure.forgetting",
+        "targets.Regression()",
         "plot.matrix",
         "nets.build('mlp', (4,), widths=(5,))",
     ],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hatrack import methods as methods
     from hatrack import nets as nets
     from hatrack import plot as plot
+    from hatrack import targets as targets
     from hatrack import testing as testing
     from hatrack.data.benchmarks import tasks
     from hatrack.data.inputs import Inputs
@@ -83,7 +84,7 @@ _HOMES = {
     "load": "learn.state",
     "tasks": "data.benchmarks",
 }
-_SUBPACKAGES = ("data", "loggers", "measure", "methods", "nets", "plot", "testing")
+_SUBPACKAGES = ("data", "loggers", "measure", "methods", "nets", "plot", "targets", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -43,4 +43,6 @@ def _table(heads: Sequence[object], rows: Iterable[Sequence[str]]) -> str:
 def _share(value: object, hue: str) -> str:
     if not isinstance(value, float):
         return "<td>–</td>"
+    if not 0 <= value <= 1:  # a score that is no share
+        return f"<td>{value:.3g}</td>"
     return f'<td style="background:rgba({hue}, {0.6 * value:.2f})">{value:.3f}</td>'

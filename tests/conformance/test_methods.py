@@ -13,9 +13,11 @@ from hatrack.methods import METHODS
 from hatrack.testing import BEHAVIOURS, NETS, Case
 from hatrack.testing.behaviour import Behaviour
 from hatrack.testing.learning import learns_or_refuses, runs_on_a_gpu
+from hatrack.testing.predicting import learns_every_target
 
 EPOCHS = {"ucl": 12}  # 25 at most, where a net's own number does not do
 REFUSES: set[tuple[str, str]] = set()
+TARGETS = {"lwf": {"counts"}, "random": {"counts"}}  # that a method refuses: those of one's own that do not say enough
 NEEDS_A_GPU = (
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -55,6 +57,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 )
 def test_conforms(case: Case, behaviour: Behaviour) -> None:
     behaviour.hold(case)
+    assert case.refused.keys() == (TARGETS.get(case.method.name, set()) if behaviour is learns_every_target else set())
     if behaviour is learns_or_refuses and case.net != "branching":
         assert case.refusal is not None, "listed in REFUSES, but learns"
 

@@ -23,7 +23,9 @@ def test_a_run_alone_names_what_its_other_figures_wait_for() -> None:
 
 
 def test_with_every_reference_run_nothing_is_missing() -> None:
-    found = summary(HAND, one=[0.7, 0.4], joint=JOINT, random=[0.5, 0.1], ncl=JOINT, sizes=[100, 300])
+    found = summary(
+        HAND, one=[0.7, 0.4], joint=JOINT, random=[0.5, 0.1], ncl=JOINT, tasks=[{"test": 100}, {"test": 300}]
+    )
     assert found["fwt"] == pytest.approx(0.025)
     assert found["rho_each"] == pytest.approx([-0.25, -0.5])
     assert found["rho"] == pytest.approx(-0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -21,5 +22,6 @@ class Packing:
         return pad(rows, (0, self._width - rows.shape[1]))
 
     def unpacked(self, task: int, rows: Tensor) -> Tensor:
-        shape, dtype = self._forms[task]
+        """Return the targets that stand in rows of one task, which may be none, also of a task that has none here."""
+        shape, dtype = self._forms.get(task, (torch.Size(), rows.dtype))
         return rows[:, : shape.numel()].reshape(len(rows), *shape).to(dtype)

@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hatrack.data.inputs import Inputs
 from hatrack.data.mixture import names_in
 from hatrack.data.rows import hold_out, shuffled
+from hatrack.data.samples import Split
 from hatrack.data.split import checksum
-from hatrack.data.task import Inputs, Split, Task
+from hatrack.data.task import Task
 from hatrack.data.ts import Series, Values, read_ts, resampled
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from hatrack.data.samples import Collate, Pair, Split, split_of
 from hatrack.errors import HatrackError, HatrackWarning
 from hatrack.notebook import card, table
 from hatrack.targets import Classification, Target
+from hatrack.targets.stored import OURS
 from hatrack.tree import form, mapped
 
 SHOWN = 5  # labels that a message lists
@@ -75,6 +77,11 @@ class Task:
         where = f"task {name!r}"
         if target is not None and not isinstance(target, Target):
             raise HatrackError(f"{where}: target must be one of hatrack.targets or your own Target, got {target!r}.")
+        if target is not None and OURS.get(getattr(target, "name", ""), type(target)) is not type(target):
+            raise HatrackError(
+                f"{where}: {type(target).__name__} calls itself {target.name!r}, which is hatrack's own; give it "
+                f"another name."
+            )
         if target is not None and classes is not None:
             raise HatrackError(f"{where}: give target or classes, which stands for Classification(classes), not both.")
         with _of(where):
@@ -99,7 +106,7 @@ class Task:
         if isinstance(target, Classification) and target.classes is None:
             _warn_of_gap(where, labels, fitted.outputs)
         with _of(where):
-            self.target: Target = fitted.with_own(loss, score)
+            self.target: Target = _whole(fitted.with_own(loss, score))
         self.train = parts["train"] if weights is None else parts["train"].weighted(_weights(weights, parts, where))
         self.sampler = None if sampler is None else sampling(sampler, where, name)
         self.augment = None if augment is None else augmentation(augment, where)
@@ -124,7 +131,7 @@ class Task:
         if self.augment is not None:
             facts["augment"] = str(self.augment)
         if not isinstance(self.target, Classification):
-            facts |= {"target": self.target.name, "score": self.target.score_name}
+            facts |= {"target": self.target.name, "score": self.target.judged().score}
         self.about: dict[str, Any] = {**facts, **(about or {})}
 
     @property
@@ -211,6 +218,24 @@ def _of(where: str) -> Iterator[None]:
         yield
     except HatrackError as error:
         raise HatrackError(f"{where}: {error}") from None
+
+
+def _whole(target: Target) -> Target:
+    """Return a target that says what it must."""
+    name, outputs = getattr(target, "name", None), target.outputs
+    if not isinstance(name, str) or not name or isinstance(outputs, bool) or not isinstance(outputs, int):
+        raise HatrackError(
+            f"target {type(target).__name__} must have a name and a whole number of outputs, got {name!r} and "
+            f"{outputs!r}."
+        )
+    try:
+        json.dumps(target.described(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise HatrackError(
+            f"target {name!r} has a field that a saved learner cannot hold ({error}); let its fields be numbers, "
+            f"texts or lists of them."
+        ) from None
+    return target
 
 
 def _warn_of_gap(where: str, labels: Tensor | None, classes: int) -> None:

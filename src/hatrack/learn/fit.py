@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from hatrack.learn.machine.cpu.mode import fast
 from hatrack.learn.machine.engine import Engine
 from hatrack.learn.plain_state import numbers_of, restore, tensors_of
 from hatrack.learn.schedule import Following, Scheduler, Size, begin
+from hatrack.learn.scoring import Scoring
 from hatrack.learn.seeds import generator, noise
 from hatrack.learn.step import OptimizerFactory, Stepper, build, count_steps
 from hatrack.learn.training_state import copied, in_progress, put_back, training_state
@@ -46,6 +47,7 @@ class Epoch:
     s: float | None
     capacity: float | None
     best: bool
+    score: str = "accuracy"  # what `valid_accuracy` is
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Fit:
         with self.method.model.turn:
             self.stepper.end_epoch()
         train_loss = float(self.stepper.loss) / self.engine.steps
-        valid_loss, valid_accuracy = self._agreed(validate(self.method, valid))
+        valid_loss, valid_accuracy = self._agreed(validate(self.method, valid, name))
         with self.method.model.turn:
             self.stepper.hold()  # hooks also run when the network is evaluated
         self.epoch += 1
@@ -169,6 +171,7 @@ class Fit:
             s=getattr(self.method, "s_max", None),  # gates are annealed within an epoch
             capacity=total_capacity(self.method),
             best=improved,
+            score=self.method.target.judged().score,
         )
 
     def _agreed(self, figures: tuple[float, float]) -> tuple[float, float]:
@@ -290,34 +293,38 @@ class Resume:
 
 
 @torch.no_grad()
-def validate(method: Method, feeds: Mapping[int, Feed]) -> tuple[float, float]:
-    """Return the mean loss and the mean score on the samples of several tasks, each answered as its own."""
+def validate(method: Method, feeds: Mapping[int, Feed], name: str | None = None) -> tuple[float, float]:
+    """Return the mean loss and the mean score on the samples of several tasks, each answered as its own.
+
+    The score goes over the tasks that are scored as the last one is.
+    """
     with method.model.turn:
         method.model.net.eval()
     loss = torch.zeros((), device=method.model.device)
-    scored = 0.0
+    scored, counted = 0.0, 0
+    judged = method.model.targets[max(feeds)].judged()
     for task, feed in feeds.items():
         target = method.model.targets[task]
-        score = target.scored()
+        score = Scoring(target, name)
         for batch in feed.batches(_large(feed, method.model.device)):
             with method.model.turn, fast(method.model.device):
                 logits = method.predict(batch.x, task)
                 loss += method.valid_loss(logits, batch.y, task) * len(batch.y)
-            score.update(target.answer(logits), batch.y)
-        scored += float(score.compute()) * len(feed)
-    count = sum(len(feed) for feed in feeds.values())
-    return float(loss) / count, scored / count
+            score.add(logits, batch.y)
+        if target.judged()[:2] == judged[:2] and isfinite(float(loss)):  # what diverged has no score
+            scored, counted = scored + score.figure() * len(feed), counted + len(feed)
+    return float(loss) / sum(map(len, feeds.values())), scored / counted if counted else nan
 
 
 @torch.no_grad()
-def test_score(method: Method, feed: Feed, task: int, target: Target) -> float:
+def test_score(method: Method, feed: Feed, task: int, target: Target, name: str) -> float:
     """Return the score of a task on `feed`."""
-    score = target.scored()
+    score = Scoring(target, name)
     for batch in feed.batches(_large(feed, method.model.device)):
         with method.model.alone(), fast(method.model.device):
             logits = method.predict(batch.x, task)
-        score.update(target.answer(logits), batch.y)
-    return float(score.compute())
+        score.add(logits, batch.y)
+    return score.figure()
 
 
 def _large(feed: Feed, device: torch.device) -> int:

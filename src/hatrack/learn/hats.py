@@ -157,7 +157,7 @@ class Hats(nn.Module):
             raise HatrackError(f"task {name!r}: say where features of shape {features} have their units: axis=1 or -1.")
         with fitting(told, x):
             model.meet(x)
-            core._add_task(told, features, TaskHistory(name))
+            core._add_task(told, features, TaskHistory(name, score=target.judged().score))
         core._begin_method(feed)
         core.method.begin_phase(0)
         core.method.refuse_undeclared()

@@ -12,7 +12,7 @@ from hatrack import seal
 from hatrack.data.task import Task
 from hatrack.learn.fit import Epoch
 
-LOSSES = ("train_loss", "valid_loss")  # which may be no numbers; JSON has none of those
+FIGURES = ("train_loss", "valid_loss", "valid_accuracy")  # which may be no numbers; JSON has none of those
 
 
 @dataclass
@@ -22,7 +22,9 @@ class TaskHistory:
     samples   that each part of it has
     epochs    all that are over, in order
     seconds   that they took, the end of the task included
-    accuracy  after it, on the test part of every task so far; None where there is none, or none at hand
+    accuracy  after it, on the test part of every task so far; None where there is none, or none at hand. Of what is no
+              classification, whatever it is scored by
+    score     what its own is called
     """
 
     name: str
@@ -30,12 +32,14 @@ class TaskHistory:
     epochs: list[Epoch] = field(default_factory=list, repr=False)
     seconds: float = 0.0
     accuracy: list[float | None] = field(default_factory=list)
+    score: str = "accuracy"
 
     @classmethod
     def of(cls, task: Task) -> TaskHistory:
         """Return that of a task which begins."""
         parts = {"train": task.train, "valid": task.valid, "test": task.test}
-        return cls(task.name, {name: len(part) for name, part in parts.items() if part is not None})
+        sizes = {name: len(part) for name, part in parts.items() if part is not None}
+        return cls(task.name, sizes, score=task.target.judged().score)
 
 
 def dumps(history: Sequence[TaskHistory]) -> str:
@@ -54,11 +58,11 @@ def loads(text: str) -> list[TaskHistory]:
 
 def _plain(epoch: Epoch) -> dict[str, Any]:
     fields = asdict(epoch)
-    return fields | {loss: None for loss in LOSSES if not isfinite(fields[loss])}
+    return fields | {name: None for name in FIGURES if not isfinite(fields[name])}
 
 
 def _epoch(fields: dict[str, Any]) -> Epoch:
-    return Epoch(**fields | {loss: nan for loss in LOSSES if fields[loss] is None})
+    return Epoch(**fields | {name: nan for name in FIGURES if fields[name] is None})
 
 
 def matched(stored: Sequence[TaskHistory], names: Sequence[str], finished: int, epochs: int) -> list[TaskHistory]:

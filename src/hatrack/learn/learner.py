@@ -191,7 +191,8 @@ class Learner(Core):
             known = self._feeds[part.task] = part, Feed([part], self.device, self.workers)
         with undisturbed():
             self.model.refuse_altered()
-            return test_score(self.method, known[1], part.task, self.tasks[part.task].predicting(part.target))
+            learned = self.tasks[part.task]
+            return test_score(self.method, known[1], part.task, learned.predicting(part.target), learned.name)
 
     # ---- what it looks like
 

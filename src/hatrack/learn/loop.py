@@ -29,7 +29,7 @@ from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
 from hatrack.learn.refusals import refuse_stream, refuse_target
-from hatrack.learn.trial import drawable, fitting, try_out, with_ids
+from hatrack.learn.trial import drawable, fitting, try_out, try_target, with_ids
 from hatrack.targets import Classification, Target
 
 if TYPE_CHECKING:
@@ -130,12 +130,13 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     """Try one batch of every part, add a head and the task's own tensors, and let the method prepare."""
     index, model, method = learner.finished, learner.model, learner.method
     with learner._drawing(0):
-        features, y = try_out(model, task, index, learner.batch_size)
+        features, first = try_out(model, task, index, learner.batch_size)
     if len(learner.tasks) == index:
         if index:  # what a task that goes on has taken already is its own
             check_free(method, task.name)
         refuse_target(method, task.name, task.target)
-        target = _placed(task, features, y)
+        target = _placed(task, features, tuple(first.y.shape[1:]))
+        try_target(task, target, features, first)
         if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
             warnings.warn(HatrackWarning(line), stacklevel=2)
@@ -148,6 +149,9 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
             notice_last_layer(model, model.example, task.name, target.outputs)
         with fitting(task, drawn):
             learner._add_task(learned, features, TaskHistory.of(task))
+    else:  # a loaded learner has it without what is the user's own
+        learner.tasks[index] = replace(learner.tasks[index], target=learner.tasks[index].predicting(task.target))
+        model.targets[index] = learner.tasks[index].target
     if not learner.tasks[index].kind.raw:  # from a save of version 0.1, which did not say
         learner.tasks[index] = replace(learner.tasks[index], kind=_seen(learner, task))
     learner._begin_method(train)

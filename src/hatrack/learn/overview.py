@@ -1,4 +1,4 @@
-"""A learner at a glance, for a notebook: its tasks, the accuracy matrix, and how much of each layer they use."""
+"""A learner at a glance, for a notebook: its tasks, the score matrix, and how much of each layer they use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,17 @@ def as_html(learner: Learner) -> str:
             ],
         ))  # fmt: skip
         rows = [(f"after {name}", *row) for name, row in zip(names, learner.matrix(), strict=True)]
-        parts += [line("Test accuracy on each task:"), shares(["", *numbers], rows, ACCURACY)]
+        parts += [line(f"Test {_scores(learner)} on each task:"), shares(["", *numbers], rows, ACCURACY)]
         open_units = [(site, *opened) for site, opened in _open_units(learner).items()]
         if open_units:
             parts += [line("Share of each layer's units that a task uses:"), shares(["", *numbers], open_units, GATES)]
     count = len(names)
     return card(f"Learner ({kind}): {count} task{'' if count == 1 else 's'} learned", *parts)
+
+
+def _scores(learner: Learner) -> str:
+    """Name what the tasks are scored by."""
+    return ", ".join(dict.fromkeys(known.score for known in learner.history))
 
 
 def _open_units(learner: Learner) -> dict[str, list[float]]:

@@ -30,7 +30,7 @@ class ProgressLine:
 
     def on_task(self, history: TaskHistory) -> None:
         """Show what came of the task."""
-        tested = [f"test accuracy {value:.4f}" for value in history.accuracy[-1:] if value is not None]
+        tested = [f"test {history.score} {value:.4f}" for value in history.accuracy[-1:] if value is not None]
         epochs = f"{len(history.epochs)} epoch{'' if len(history.epochs) == 1 else 's'}"
         last = [_figures(epoch) for epoch in history.epochs if epoch.best][-1:]
         self._write(f"{history.name}: {', '.join([epochs, *last, *tested])}")
@@ -70,4 +70,4 @@ def can_rewrite(out: TextIO | None) -> bool:
 
 
 def _figures(epoch: Epoch) -> str:
-    return f"loss {epoch.train_loss:.4f}, validation accuracy {epoch.valid_accuracy:.4f}"
+    return f"loss {epoch.train_loss:.4f}, validation {epoch.score} {epoch.valid_accuracy:.4f}"

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
+from warnings import catch_warnings, simplefilter
 
 import torch
+from torch import Tensor
 
 from hatrack.data.augmenting import Augmentation
 from hatrack.data.feed import Batch, Feed, Part
@@ -15,7 +17,9 @@ from hatrack.data.inputs import Inputs
 from hatrack.data.samples import Split
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError
+from hatrack.nets.head import new_head, width_of
 from hatrack.nets.model import Model
+from hatrack.targets import Target
 from hatrack.tree import leaves, mapped, sample
 
 
@@ -29,10 +33,10 @@ class Named(Protocol):
 LARGEST = 64  # samples of a part, at most
 
 
-def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int, ...], Batch]:
     """Let up to `size` samples of every part go through preparation and network; targets are looked at on the way.
 
-    Returns the shapes of a sample's features and of its target.
+    Returns the shape of a sample's features, and the first samples.
     """
     parts = {"training": task.train, "validation": task.valid, "test": task.test}
     batches = {name: _prepared(task, index, name, part, size) for name, part in parts.items() if part is not None}
@@ -53,7 +57,36 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
     for x in tried.values():
         with fitting(task, x):
             found.append(model.try_out(x))
-    return found[0], tuple(batches["training"].y.shape[1:])
+    return found[0], batches["training"]
+
+
+def try_target(task: Task, target: Target, features: tuple[int, ...], batch: Batch) -> None:
+    """Compute loss and score of answers to the first samples, before hours of training have led to them."""
+    head = new_head(width_of(features, target.units_axis), target.outputs, torch.device("cpu"), target.units_axis)
+    head.requires_grad_(False).weight.zero_()
+    head.bias.zero_()
+    output = head(torch.zeros(len(batch.y), *features)).requires_grad_()
+    shapes = f"answers of shape {tuple(output.shape)} and targets of shape {tuple(batch.y.shape)}"
+
+    with _said(lambda why: f"task {task.name!r}: the loss of {target.name} fails on {shapes}: {why}"):
+        loss = target.trained(output, batch.y, batch.weights)
+    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+        raise HatrackError(
+            f"task {task.name!r}: the loss of {target.name} must be one figure that the answers have a gradient of, "
+            f"got {_figure(loss)} for {shapes}."
+        )
+    named = target.judged().score
+    with _said(lambda why: f"task {task.name!r}: the score {named!r} fails on {shapes}: {why}"), catch_warnings():
+        simplefilter("ignore")  # of so few samples a metric may find a class missing
+        score = target.scored()
+        score.update(target.answer(output.detach()), batch.y)
+        figure = score.compute()
+    with _said(lambda why: f"task {task.name!r}: the score {named!r} must be one figure, got {_figure(figure)}"):
+        float(figure)
+
+
+def _figure(given: Any) -> str:
+    return f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)[:99]
 
 
 def _augmented(task: Task, augment: Augmentation, index: int, device: torch.device, size: int) -> Any:

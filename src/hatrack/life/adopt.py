@@ -109,7 +109,7 @@ def adopt(learner: Learner, task: Task, head: nn.Module | None, room: float, cos
             taken, promised = taken_weights(learner.method), learner.method.promises()
             test_all(learner, history)
     free = _rest(taken) if promised and learner.method.occupied() else None
-    return Adopted(task.name, learner.tasks[0].target.score_name, before, after, free, promised)
+    return Adopted(task.name, learner.tasks[0].target.judged().score, before, after, free, promised)
 
 
 # ---- what is given
@@ -244,7 +244,7 @@ def _leave_room(learner: Learner, task: Task, data: Data, room: float, cost: flo
         nonlocal found
         method.adopt(most(worth, count))
         score = _score(learner, data)
-        fallen = before - score if target.larger_is_better else score - before
+        fallen = before - score if target.judged().larger_is_better else score - before
         if not fallen <= cost:
             return True
         found = count, score
@@ -256,7 +256,7 @@ def _leave_room(learner: Learner, task: Task, data: Data, room: float, cost: flo
         method.adopt(most(worth, found[0]))
         warnings.warn(
             HatrackWarning(
-                f"task {task.name!r}: within a cost of {cost:g} in {target.score_name}, {_free(learner):.1%} of the "
+                f"task {task.name!r}: within a cost of {cost:g} in {target.judged().score}, {_free(learner):.1%} of the "
                 f"weights can be left free, not {room:.0%}; allow a larger cost, or give more samples."
             ),
             stacklevel=4,

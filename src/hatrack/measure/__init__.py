@@ -17,6 +17,7 @@ from hatrack.measure.measures import MEASURES, missing, summary
 from hatrack.measure.ratio import rho, rho_matrix
 from hatrack.measure.reading import Reading, reading
 from hatrack.measure.record import REFERENCES, SERVES, Measure
+from hatrack.measure.scale import Scale, scale
 from hatrack.measure.seeds import Interval, Paired, interval, paired
 from hatrack.measure.shares import blocked, capacity, reuse, share
 
@@ -28,6 +29,7 @@ __all__ = [
     "Measure",
     "Paired",
     "Reading",
+    "Scale",
     "average_accuracy",
     "backward_transfer",
     "blocked",
@@ -46,6 +48,7 @@ __all__ = [
     "reuse",
     "rho",
     "rho_matrix",
+    "scale",
     "share",
     "summary",
 ]

@@ -1,6 +1,7 @@
 """What the accuracy matrix says: average accuracy, backward and forward transfer, forgetting.
 
-The matrix is ragged and lower-triangular: row t holds the test accuracy on tasks 1..t after learning task t.
+The matrix is ragged and lower-triangular: row t holds the test accuracy on tasks 1..t after learning task t, or
+whatever else larger is better of (see `measures`, which turns errors round).
 A measure over earlier tasks is None while there is only one task.
 """
 

@@ -18,11 +18,12 @@ from hatrack.measure.accuracy import (
 )
 from hatrack.measure.ratio import rho
 from hatrack.measure.record import REFERENCES, Measure, Result, Unit, after
+from hatrack.measure.scale import Scale, kinds, scale
 from hatrack.registry import Registry
 
 
-def _of_accuracy(figure: Callable[..., float | None]) -> Callable[..., float | None]:
-    """Make a function of the accuracy matrix one of a result; without a value where something was not measured."""
+def _of_matrix(figure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """Make a function of the score matrix one of a result; without a value where something was not measured."""
 
     def of(result: Result, **references: Any) -> float | None:
         matrix = result["accuracy"]
@@ -31,12 +32,43 @@ def _of_accuracy(figure: Callable[..., float | None]) -> Callable[..., float | N
     return of
 
 
-def _weighted(figure: Callable[..., float | None]) -> Callable[[Result], float | None]:
+def _level(figure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The same of a mean over tasks; without a value where these are scored by several things."""
+
+    def of(result: Result, **references: Any) -> float | None:
+        return _of_matrix(figure)(result, **references) if _scale(result).alike else None
+
+    return of
+
+
+def _gain(figure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The same of differences: to be better is above 0, also where a smaller score is better."""
+
+    def of(result: Result, **references: Any) -> float | None:
+        if _scale(result).larger_is_better:
+            return _level(figure)(result, **references)
+        turned = {name: _negated(run) for name, run in references.items()}
+        return _level(lambda matrix, **runs: figure(_negated(matrix), **runs))(result, **turned)
+
+    return of
+
+
+def _scale(result: Result) -> Scale:
+    return scale(result.get("tasks") or ())
+
+
+def _negated(scores: Any) -> Any:
+    return [_negated(one) for one in scores] if isinstance(scores, list | tuple) else -scores
+
+
+def _weighted(
+    kind: Callable[..., Callable[..., float | None]], figure: Callable[..., float | None]
+) -> Callable[[Result], float | None]:
     """Give the figure the sizes of the test sets; without a value where one is not known or empty."""
 
     def of(result: Result) -> float | None:
         sizes = [task.get("test") for task in result["tasks"]]
-        return _of_accuracy(partial(figure, sizes=sizes))(result) if all(sizes) else None
+        return kind(partial(figure, sizes=sizes))(result) if all(sizes) else None
 
     return of
 
@@ -95,21 +127,21 @@ def _cost(name: str, title: str, meaning: str, unit: Unit) -> Measure:
 # fmt: off
 _TABLE = (
     _stored("acc", "average accuracy", "test accuracy at the end, averaged over all tasks",
-            _of_accuracy(average_accuracy), of_task=_on_task),
+            _level(average_accuracy), of_task=_on_task, scored="level"),
     _stored("bwt", "backward transfer", "mean change of a task’s accuracy since it was learned",
-            _of_accuracy(backward_transfer), bounds=_DIFFERENCE),
+            _gain(backward_transfer), bounds=_DIFFERENCE, scored="gain"),
     _stored("fwt", "forward transfer", "what earlier tasks gave a new one, against learning it alone",
-            _of_accuracy(forward_transfer), needs=("one",), bounds=_DIFFERENCE),
+            _gain(forward_transfer), needs=("one",), bounds=_DIFFERENCE, scored="gain"),
     _stored("forgetting", "forgetting", "mean loss of accuracy on old tasks, against the best there was",
-            _of_accuracy(forgetting), larger_is_better=False, bounds=_DIFFERENCE),
+            _gain(forgetting), larger_is_better=False, bounds=_DIFFERENCE, scored="gain"),
     _stored("rho", "forgetting ratio ρ", "0 is as good as joint training, −1 no better than guessing",
-            _of_accuracy(_ratio), needs=("joint", "random"), bounds=_UNBOUNDED, stored="each"),
+            _of_matrix(_ratio), needs=("joint", "random"), bounds=_UNBOUNDED, stored="each"),
     _stored("ncl", "difference to NCL", "average accuracy less that of plain fine-tuning (naive continual learning)",
-            _of_accuracy(difference_to_ncl), needs=("ncl",), bounds=_DIFFERENCE),
+            _gain(difference_to_ncl), needs=("ncl",), bounds=_DIFFERENCE, scored="gain"),
     _stored("acc_weighted", "average accuracy, weighted", "each task by the size of its test set",
-            _weighted(average_accuracy)),
+            _weighted(_level, average_accuracy), scored="level"),
     _stored("bwt_weighted", "backward transfer, weighted", "each task by the size of its test set",
-            _weighted(backward_transfer), bounds=_UNBOUNDED),
+            _weighted(_gain, backward_transfer), bounds=_UNBOUNDED, scored="gain"),
     _taken("capacity", "capacity used", "share of the weights that the tasks so far use"),
     _taken("blocked", "parameters blocked", "share of the parameters that no update reaches any more"),
     _chi("F-each", "task’s own importance, how often", _OFTEN),
@@ -156,14 +188,19 @@ def summary(
     joint: Matrix | None = None,
     random: Sequence[float] | None = None,
     ncl: Matrix | None = None,
-    sizes: Sequence[int] | None = None,
+    tasks: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return every measure that a run stores, None where it does not exist yet, and in `missing` what such a one needs.
 
-    `rho` is ρ^{≤T}; `rho_each` is ρ^{≤t} for every t. `one` and `random` are accuracies a task, `joint` and `ncl`
-    matrices. SPG's weighted figures need the test-set `sizes`.
+    `rho` is ρ^{≤T}; `rho_each` is ρ^{≤t} for every t. `one` and `random` are scores a task, `joint` and `ncl`
+    matrices. `tasks`, as result.json has them, say what the scores are (accuracies without a word), and how many test
+    samples there are, for SPG's weighted figures. `undefined`, where tasks are scored by several things, says why
+    means over tasks have no value.
     """
-    result = {"accuracy": list(accuracy), "tasks": [{"test": size} for size in sizes or [0] * len(accuracy)]}
+    result: dict[str, Any] = {
+        "accuracy": list(accuracy),
+        "tasks": list(tasks if tasks is not None else [{}] * len(accuracy)),
+    }
     runs = {"one": one, "joint": joint, "random": random, "ncl": ncl}
     given = {name: run for name, run in runs.items() if run is not None}
     figures: dict[str, Any] = {}
@@ -178,4 +215,8 @@ def summary(
             counts = range(1, len(accuracy) + 1)
             values = [measure.value(after(result, count), after(given, count)) for count in counts]
             figures[f"{name}_each"] = None if lacking else values
-    return {**figures, "missing": waiting}
+    undefined = {}
+    if not _scale(result).alike:
+        why = f"no mean over tasks that are scored by {kinds(result['tasks'])}"
+        undefined = {name: why for name in figures if name in MEASURES.own and MEASURES.own[name].scored != "no"}
+    return {**figures, "missing": waiting, **({"undefined": undefined} if undefined else {})}

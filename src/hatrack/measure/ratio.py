@@ -14,7 +14,8 @@ def rho_matrix(accuracy: Matrix, joint: Matrix, random: Sequence[float]) -> list
 
     `joint` holds, in row t, a network trained from scratch on tasks 1..t together; `random` the accuracy on each
     task of a classifier that draws labels by the training frequencies. Both of the same seed. 0 is as good as
-    joint training, −1 is chance. None where joint training is no better and no worse than chance.
+    joint training, −1 is chance. None where joint training is no better and no worse than chance. It has no unit and
+    no direction: tasks may be scored by what they like, errors among it.
     """
     if len(accuracy) != len(joint) or len(accuracy) != len(random):
         raise HatrackError(

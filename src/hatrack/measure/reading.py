@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from hatrack.errors import HatrackError
 from hatrack.measure.measures import MEASURES
@@ -37,6 +39,10 @@ class Reading:
         if self.after is None:
             return said
         return said + (" after half of the tasks" if self.after == HALF else f" after task {self.after}")
+
+    def on(self, tasks: Iterable[Mapping[str, Any]]) -> Reading:
+        """Return it for tasks of a result (see Measure.on)."""
+        return replace(self, measure=self.measure.on(tasks))
 
     def value(self, result: Result, references: References = NO_REFERENCES) -> float | None:
         """Return it for a run (what its result.json holds); None where the run has no such value."""

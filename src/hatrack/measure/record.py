@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from hatrack.measure.accuracy import Matrix, diagonal
+from hatrack.measure.scale import Scale, scale
 
 Result: TypeAlias = Mapping[str, Any]
 References: TypeAlias = Mapping[str, Any]
@@ -47,6 +48,8 @@ class Measure:
     larger_is_better: bool = True
     bounds: tuple[float | None, float | None] = (0.0, 1.0)
     unit: Unit = "share"
+    scored: Literal["no", "level", "gain"] = "no"
+    """Whether it is in the unit of the tasks' scores: as high as these, or a difference, to be better being above 0."""
     stored: Literal["no", "end", "each"] = "no"
     """Whether a run writes it into its result.json: at the end, or after each task too. Else it is taken when shown."""
 
@@ -65,6 +68,16 @@ class Measure:
         """How it can be asked for; t stands for the number of a task."""
         forms = {"": True, "@t": self.per_task, "1": self.of_task is not None, ":LAYER": self.of_layer is not None}
         return [self.name + form for form, exists in forms.items() if exists]
+
+    def on(self, tasks: Iterable[Mapping[str, Any]]) -> Measure:
+        """Return the record for tasks of a result: name, bounds and direction are those of their scores."""
+        found = scale(tasks)
+        if self.scored == "no" or found == Scale():
+            return self
+        words = replace(self, title=found.put(self.title), meaning=found.put(self.meaning))
+        if self.scored == "level":
+            return replace(words, bounds=found.bounds, larger_is_better=found.larger_is_better)
+        return words if found.shares else replace(words, bounds=(None, None))
 
     def value(self, result: Result, references: References = NO_REFERENCES) -> float | None:
         """Return it; None where the run has no such value, or a reference that it needs is not at hand."""

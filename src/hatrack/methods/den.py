@@ -58,7 +58,6 @@ class DEN(Method):
     source: ClassVar[str] = "Yoon et al. 2018"
     summary: ClassVar[str] = "retrains selected units, opens new ones, doubles those that drift"
     stores: ClassVar[str] = "U bytes; 4·P in all: the last weights"
-    targets: ClassVar[tuple[str, ...]] = ("classification", "multilabel", "regression")  # heads of whole samples
 
     lr: float = hyper(0.001, "learning rate at the start of every task", low=0.0, search=(1e-4, 1e-2, "log"))
     lr_min: float = hyper(1e-5, "training on a task stops when the learning rate falls below", low=0.0)
@@ -88,6 +87,7 @@ class DEN(Method):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self._check()
+        self._read_by_head()
         self.before = self._first() if self.opened is None else self.opened
         self.open, self.selected = self.before.clone(), self.before.clone()
         self.away, self.born = torch.zeros_like(self.before), torch.zeros_like(self.before)
@@ -165,7 +165,7 @@ class DEN(Method):
         for units_read in [units.flat_features.to(device), *(columns for _, columns, _ in links)]:
             readers[units_read] = True
         reached |= ~readers  # read by no weight, but inside forward(): no telling, so they count as reached
-        reached[units.flat_features.to(device)[by_head]] = True
+        reached[self._read_by_head().to(device)[by_head]] = True
         for _ in range(len(units.sites) + 1):
             for rows, columns, linked in links:
                 reached[columns[(linked & reached[rows][:, None]).any(0)]] = True
@@ -233,7 +233,18 @@ class DEN(Method):
             for index in (index for use in axes(units, name) for index in use):
                 for tensor in copied:
                     copy_units(tensor, index.to(source.device), source)
-        copy_units(self.model.heads[self.task].weight, units.flat_features.to(source.device)[None], source)
+        copy_units(self.model.heads[self.task].weight, self._read_by_head().to(source.device)[None], source)
+
+    def _read_by_head(self) -> Tensor:
+        """Return the unit that each column of the head reads: of a head a position, the same at all of them."""
+        head, features = self.model.heads[self.task], self.model.units.features
+        units = head.units_last(features[None])[0].flatten(0, -2) if head.axis is not None else features.reshape(1, -1)
+        if bool((units != units[0]).any()):
+            raise HatrackError(
+                "den copies the units that a head reads, and this network has others at every position of its "
+                "features: use another network or another method."
+            )
+        return units[0]
 
     # ---- entries and units
 

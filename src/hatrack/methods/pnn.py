@@ -47,7 +47,6 @@ class PNN(Method):
     source: ClassVar[str] = "Rusu et al. 2016"
     summary: ClassVar[str] = "a network a task, fed by all earlier ones, which are frozen"
     stores: ClassVar[str] = "4·P bytes and adapters: a whole column"
-    targets: ClassVar[tuple[str, ...]] = ("classification", "multilabel", "regression")  # heads of whole samples
     guarantee: ClassVar[bool] = True
 
     scale: float = hyper(0.1, "standard deviation of the laterals' scalars at the start", low=0.0)
@@ -119,7 +118,7 @@ class PNN(Method):
             if column:
                 hooks.append(layer.register_forward_hook(partial(self._add, column, name, read, earlier)))
         try:
-            read[HEADS] = [self.model.features(x, column).flatten(1)]
+            read[HEADS] = [self.model.features(x, column)]
         finally:
             for hook in hooks:
                 hook.remove()
@@ -134,11 +133,14 @@ class PNN(Method):
 
     def _lateral(self, column: int, name: str, inputs: list[Tensor]) -> Tensor:
         scale, reduce, into = (self.laterals[column][f"{name}/{part}"] for part in ("scale", "reduce", "into"))
-        layer = None if name == HEADS else self._layers()[name]
-        if layer is None or isinstance(layer, nn.Linear):
+        if name == HEADS:
+            head = self.model.heads[column]
+            stacked = torch.cat([a * head.units_last(h) for a, h in zip(scale, inputs, strict=True)], -1)
+            return head.placed(linear(linear(stacked, reduce), into))
+        layer = self._layers()[name]
+        if isinstance(layer, nn.Linear):
             stacked = torch.cat([a * h for a, h in zip(scale, inputs, strict=True)], -1)
-            reduced = linear(stacked, reduce)
-            return linear(reduced if layer is None else relu(reduced), into)
+            return linear(relu(linear(stacked, reduce)), into)
         stacked = torch.cat([a * h for a, h in zip(scale, inputs, strict=True)], 1).movedim(1, -1)
         # Contiguous, because oneDNN 3.12 writes past its memory in the weights' gradient of a strided 1×1 convolution
         # whose input is channels-last with fewer than 8 channels.
@@ -150,6 +152,10 @@ class PNN(Method):
 
     def forward(self, x: Any) -> Tensor:
         return self.logits(x, self.task)
+
+    def end_task(self, feed: Feed) -> None:
+        # matmul looks at whether a gradient is wanted to choose how it goes about it, and so at the last bits
+        self.laterals[self.task] = {key: t.detach() for key, t in self.laterals[self.task].items()}
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         return self.logits(x, task)

@@ -17,11 +17,17 @@ class Head(nn.Linear):
 
     def computed(self, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return what a head of this kind with other values says."""
+        return self.placed(linear(self.units_last(features), weight, bias))
+
+    def units_last(self, features: Tensor) -> Tensor:
+        """Return features with the units that the head reads on the last axis."""
         if self.axis is None:
-            return linear(features.flatten(1), weight, bias)
-        if self.axis == 1:
-            return linear(features.movedim(1, -1), weight, bias).movedim(-1, 1)
-        return linear(features, weight, bias)
+            return features.flatten(1)
+        return features.movedim(1, -1) if self.axis == 1 else features
+
+    def placed(self, output: Tensor) -> Tensor:
+        """Return answers, which stand on the last axis, where the features have their units."""
+        return output.movedim(-1, 1) if self.axis == 1 else output
 
 
 def new_head(width: int, outputs: int, device: torch.device, axis: int | None = None) -> Head:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from hatrack.measure import reading
+from hatrack.measure import Scale, reading, scale
 from hatrack.measure.ratio import rho_matrix
 from hatrack.report.read import Floats
 from hatrack.report.source import Source, as_run
@@ -68,13 +68,19 @@ def without_ratio(runs: Iterable[Given]) -> list[str]:
     return [f"Left out of the means, since joint training is no better than guessing there: {listed}."] if gaps else []
 
 
+def scale_of(runs: Iterable[Given]) -> Scale:
+    """Return what all tasks of all runs are scored by."""
+    found = (result for given in runs for result, _ in map(taken, given) if result is not None)
+    return scale(task for result in found for task in result.get("tasks") or ())
+
+
 def when_learned(result: Mapping[str, Any], given: Mapping[str, Any]) -> Sequence[float | None]:
-    """Return the accuracy on each task just after learning it."""
+    """Return the score on each task just after learning it."""
     return [row[-1] for row in result["accuracy"]]
 
 
 def at_the_end(result: Mapping[str, Any], given: Mapping[str, Any]) -> Sequence[float | None]:
-    """Return the accuracy on each task after the last one."""
+    """Return the score on each task after the last one."""
     last: Sequence[float | None] = result["accuracy"][-1]
     return last
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hatrack.measure import MEASURES, REFERENCES, Reading
+from hatrack.measure import MEASURES, REFERENCES, Reading, scale
+from hatrack.measure.scale import ACCURACY
 from hatrack.report import plots
 from hatrack.report.builder import Card, Head, Section, build, escape, how, pictures, table
 from hatrack.report.picture import FREE, HELD, NEW, REUSED, Picture
 from hatrack.report.read import Run
-from hatrack.report.words import DASH, counted, duration, known, number, percent, whole
+from hatrack.report.words import DASH, counted, duration, known, number, percent, score, whole
 
 WEIGHTS_AT_MOST = 8  # parameters whose masks are shown
 
@@ -24,7 +25,7 @@ def page(run: Run) -> str:
     where = [spec.net, f"seed {spec.seed}", counted(len(run.names), "task"), run.result.device or ""]
     head = Head("hatrack run report", f"{spec.method} on {spec.benchmark}", where, _said(run) + _lost(run))
     sections = [
-        Section("accuracy", "Accuracy", _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
+        Section("accuracy", run.scale.put("Accuracy"), _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
         Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse)),
         Section("masks", "Weight masks", _weights(run)) if run.weights else Section("masks", "Unit masks", _masks(run)),
         *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
@@ -44,7 +45,7 @@ def _drawn(run: Run, *plot: Callable[[Run], Picture]) -> str:
 
 
 def _moved(run: Run) -> list[str]:
-    """Return the names of the tasks whose accuracy changed at any time after they were learned."""
+    """Return the names of the tasks whose score changed at any time after they were learned."""
     changed = []
     for i, name in enumerate(run.names):
         seen = run.accuracy[i:, i]
@@ -56,16 +57,41 @@ def _moved(run: Run) -> list[str]:
 
 def _said(run: Run) -> str:
     """Say in words how the run went."""
-    count, moved, acc = len(run.names), _moved(run), known(run.result.metrics.get("acc"))
-    if acc is None:
-        return f"The network learned {counted(count, 'task')}; no test accuracy was measured."
-    opening = f"After {counted(count, 'task')} the network is right on {percent(acc)} of the test samples"
-    opening += ", averaged over the tasks." if count > 1 else "."
+    count, moved, put = len(run.names), _moved(run), run.scale.put
+    opening = _reached(run, known(run.result.metrics.get("acc")))
+    if opening is None:
+        return put(f"The network learned {counted(count, 'task')}; no test accuracy was measured.")
     if count == 1:
         return opening
     if not moved:
-        return f"{opening} No task’s accuracy changed after it was learned."
-    return f"{opening} The accuracy of {len(moved)} of the {count} tasks changed after they were learned."
+        return put(f"{opening} No task’s accuracy changed after it was learned.")
+    return put(f"{opening} The accuracy of {len(moved)} of the {count} tasks changed after they were learned.")
+
+
+def _reached(run: Run, acc: float | None) -> str | None:
+    """Say how good the network is at the end; None where nothing was measured."""
+    opening = f"After {counted(len(run.names), 'task')}"
+    over = ", averaged over the tasks." if len(run.names) > 1 else "."
+    if not run.scale.alike:
+        if not np.isfinite(run.accuracy[-1]).any():
+            return None
+        return f"{opening}, each of which has a score of its own: {'; '.join(_by_score(run))}."
+    if acc is None:
+        return None
+    if all(task.target == "classification" and task.score == ACCURACY for task in run.result.tasks):
+        return f"{opening} the network is right on {percent(acc)} of the test samples{over}"
+    return f"{opening} the network’s {run.scale.name} is {score(acc, run.scale)}{over}"
+
+
+def _by_score(run: Run) -> Iterable[str]:
+    """Yield every score there is, with its values at the end."""
+    for name in dict.fromkeys(task.score for task in run.result.tasks):
+        values = [
+            score(value, scale([task.model_dump()]))
+            for task, value in zip(run.result.tasks, run.accuracy[-1], strict=True)
+            if task.score == name
+        ]
+        yield f"{name} {', '.join(values)}"
 
 
 def _lost(run: Run) -> str:
@@ -76,14 +102,12 @@ def _lost(run: Run) -> str:
 
 def _cards(run: Run) -> list[Card]:
     result, spec = run.result, run.result.spec
-    forgetting = result.metrics.get("forgetting")
     used = result.capacity[-1].total if result.capacity else None
     samples = sum(task.train or 0 for task in result.tasks)
     return [
         Card("Method", spec.method, f"network {spec.net}"),
         Card("Benchmark", spec.benchmark, f"{counted(len(run.names), 'task')}, {whole(samples)} training samples"),
-        Card("Average accuracy", percent(result.metrics.get("acc")), "test, over all tasks, at the end"),
-        Card("Forgetting", percent(forgetting, 2), "mean loss of accuracy on old tasks"),
+        *_scores(run, result.metrics.get("acc"), result.metrics.get("forgetting")),
         Card("Capacity used", percent(used), "of the weights" if used is not None else "not counted"),
         Card("Parameters", whole(result.parameters), "networks and heads of all tasks"),
         Card("Time", duration(result.seconds), f"on {result.device}" if result.device else ""),
@@ -91,10 +115,21 @@ def _cards(run: Run) -> list[Card]:
     ]
 
 
+def _scores(run: Run, acc: float | None, forgetting: float | None) -> list[Card]:
+    put, known = run.scale.put, run.scale
+    if not known.alike:
+        several = ", ".join(dict.fromkeys(task.score for task in run.result.tasks))
+        return [Card("Scores", several, "test, of the tasks; there is no mean over them")]
+    return [
+        Card(put("Average accuracy"), score(acc, known), "test, over all tasks, at the end"),
+        Card("Forgetting", score(forgetting, known, 2), put("mean loss of accuracy on old tasks")),
+    ]
+
+
 def _guarantee(run: Run) -> Card:
     """Say whether the method promises that old tasks cannot change, and what was compared of it, bit by bit."""
     moved = len(_moved(run))
-    seen = f"{counted(moved, 'task')} moved" if moved else "no accuracy moved"
+    seen = f"{counted(moved, 'task')} moved" if moved else run.scale.put("no accuracy moved")
     found = run.result.verified
     if not all(np.isin(gates, (0, 1)).all() for gates in (run.masks or {}).values()):
         return Card("Guarantee", "Approximate", f"gates between 0 and 1; {seen}")
@@ -161,27 +196,34 @@ def _diverged(run: Run) -> str:
 
 
 def _tasks(run: Run) -> str:
-    rows = []
+    rows: list[list[str]] = []
+    plain = all((task.target, task.score) == ("classification", ACCURACY) for task in run.result.tasks)
     for i, task in enumerate(run.result.tasks):
         used = run.result.capacity[i].total if run.result.capacity else None
         counts = [whole(n) for n in (task.classes, task.train, task.valid, task.test)]
-        shares = (run.accuracy[i, i], run.accuracy[-1, i], used)
-        rows.append([f"{i + 1} · {task.name}", *counts, *map(percent, shares)])
-    heads = ["Task", "Classes", "Train", "Valid", "Test", "Accuracy, learned", "Accuracy, end", "Capacity after"]
+        own = scale([task.model_dump()])
+        reached = (score(run.accuracy[i, i], own), score(run.accuracy[-1, i], own))
+        rows.append([f"{i + 1} · {task.name}", *([] if plain else [task.target, task.score]), *counts, *reached])
+        rows[-1].append(percent(used))
+    heads = ["Classes" if plain else "Outputs", "Train", "Valid", "Test", "Accuracy, learned", "Accuracy, end"]
+    heads = ["Task", *([] if plain else ["Target", "Score"]), *map(run.scale.put, heads), "Capacity after"]
     return table("tasks", heads, rows, numbers=7)
 
 
 def _measures(run: Run) -> str:
     """List what the run stored, and every other measure that it has a value of."""
     metrics, result = run.result.metrics, run.result.model_dump()
-    values = {key: _measure(value) for key, value in metrics.items() if key != "missing" and not key.endswith("_each")}
+    listed = [key for key in metrics if key not in ("missing", "undefined") and not key.endswith("_each")]
+    values = {key: _measure(metrics[key]) for key in listed}
     for key, references in (metrics.get("missing") or {}).items():  # `hatrack report RUN --against RUN` takes them
         methods = (REFERENCES[name][0] if name in REFERENCES else name for name in references)
         values[key] = f"needs runs of {', '.join(methods)}"
+    values |= metrics.get("undefined") or {}
     for name, measure in MEASURES.own.items():
         if name not in values and (value := Reading(name, measure).value(result)) is not None:
             values[name] = number(value, measure).replace("-", "−")
-    rows = [(key, MEASURES.own[key].said if key in MEASURES.own else "", value) for key, value in values.items()]
+    about = {name: measure.on(result["tasks"]).said for name, measure in MEASURES.own.items()}
+    rows = [(key, about.get(key, ""), value) for key, value in values.items()]
     return "<h3>Measures</h3>" + table("measures", ["Name", "Meaning", "Value"], rows, numbers=1)
 
 

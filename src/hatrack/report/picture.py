@@ -161,9 +161,9 @@ def image(
     axes.spines[:].set_visible(False)
 
 
-def heat_map(axes: Axes, table: Floats, scale: Normalize) -> Floats:
+def heat_map(axes: Axes, table: Floats, scale: Normalize, bands: Colormap = SHARE) -> Floats:
     """Show a table by colour, clear where it has no value; return the colours of its cells."""
-    colours: Floats = SHARE(scale(table))
+    colours: Floats = bands(scale(table))
     colours[~np.isfinite(table)] = 0.0
     rows, columns = table.shape
     image(axes, colours, (-0.5, columns - 0.5, rows - 0.5, -0.5))

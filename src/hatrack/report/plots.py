@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hatrack.errors import HatrackError, unknown
+from hatrack.measure.scale import UP_TO_ONE
 from hatrack.report import picture as fig
 from hatrack.report.picture import FULL, HALF, Picture
 from hatrack.report.read import Epoch, Floats, Histogram, Run
 from hatrack.report.source import Source, as_run
-from hatrack.report.words import whole
+from hatrack.report.words import plain, whole
 
 FIGURES_UP_TO = 20  # tasks; above that, cells are too small to hold a number
 PAIRED_UP_TO = 8  # tasks; up to that, two pictures stand side by side
@@ -33,17 +34,44 @@ COLUMNS_AT_MOST = 1024  # of a mask picture; more units share columns
 
 
 def matrix(result: Source) -> Picture:
-    """Draw the test accuracy on each task after each task, from guessing (pale) to 1 (dark)."""
+    """Draw the test score on each task after each task, from guessing (pale) to the best (dark)."""
     run = _measured(result)
-    chance = min(1 / task.classes for task in run.result.tasks)
-    low = min([chance, *run.accuracy[np.isfinite(run.accuracy)].tolist()])
-    low = low if low < 1 else 0.0  # tasks of one class: what guessing always gets right is right all the same
+    scale = run.scale
+    label, columns = scale.put("Accuracy matrix"), scale.put("accuracy on task") + ", %" * scale.shares
     caption = (
         "Each row is the network after one more task, each column a task it is tested on. "
         "Read down a column: a colour that stays is a task that is kept, one that fades a task forgotten. "
-        "The palest colour is guessing, or the lowest accuracy if that is lower."
     )
-    return _matrix("Accuracy matrix", run, run.accuracy, low, "after learning", "accuracy on task, %", caption)
+    if not scale.shares:
+        caption += (
+            "Of every task, the palest colour is guessing, or worse, and the darkest the best there can be; where "
+            "these are not known, its own worst and best score."
+        )
+        if not scale.alike:
+            caption += f" Scored by {', '.join(dict.fromkeys(task.score for task in run.result.tasks))}."
+        return _matrix(label, run, graded(run), None, "after learning", columns, caption, run.accuracy)
+    guesses = [1 / task.classes if task.guess is None else task.guess for task in run.result.tasks]
+    low = min([*guesses, *run.accuracy[np.isfinite(run.accuracy)].tolist()])
+    low = low if low < 1 else 0.0  # tasks of one class: what guessing always gets right is right all the same
+    caption += scale.put("The palest colour is guessing, or the lowest accuracy if that is lower.")
+    return _matrix(label, run, run.accuracy, low, "after learning", columns, caption)
+
+
+def graded(run: Run) -> Floats:
+    """Return how good every score is, from guessing (0) to the best (1), whatever the tasks are scored by."""
+    grades = np.full_like(run.accuracy, np.nan)
+    for i, task in enumerate(run.result.tasks):
+        sign = 1.0 if task.larger_is_better else -1.0
+        column = sign * run.accuracy[:, i]
+        seen = column[np.isfinite(column)]
+        if not len(seen):
+            continue
+        low = float(seen.min()) if task.guess is None else sign * task.guess
+        high = 1.0 if task.score in UP_TO_ONE else float(seen.max())
+        grades[:, i] = (
+            np.clip((column - low) / (high - low), 0, 1) if high > low else np.where(np.isfinite(column), 1, np.nan)
+        )
+    return grades
 
 
 def reuse(result: Source) -> Picture:
@@ -63,21 +91,26 @@ def reuse(result: Source) -> Picture:
 
 
 def accuracy(result: Source) -> Picture:
-    """Draw the accuracy of each task from when it was learned, and the average over the tasks so far."""
+    """Draw the score of each task from when it was learned, and the average over the tasks so far where it has one."""
     run = _measured(result)
     if len(run.names) == 1:
         raise HatrackError("One task was learned, so there is no sequence to draw yet.")
     lines = {f"{i + 1} · {name}": run.accuracy[:, i] for i, name in enumerate(run.names)}
-    known = np.isfinite(run.accuracy)
+    scale, known = run.scale, np.isfinite(run.accuracy)
+    if not scale.alike and any(task.score not in UP_TO_ONE for task in run.result.tasks):
+        raise HatrackError("The tasks are scored in several units, which share no axis: see the matrix.")
     counts = known.sum(axis=1)
     average = np.where(known, run.accuracy, 0.0).sum(axis=1) / np.where(counts > 0, counts, np.nan)
-    bottom = max(0.0, np.floor((np.nanmin(run.accuracy) - 0.01) * 20) / 20)
-    caption = (
-        "Each line starts when its task is learned; a flat line is a task that is kept. "
-        "The dashed line is the average over the tasks learned so far."
-    )
-    titles = ("Accuracy of each task over the sequence", "Each task over the sequence", caption)
-    return _lines_over_tasks(titles, "task", lines, average, "average", bottom)
+    caption = "Each line starts when its task is learned; a flat line is a task that is kept. "
+    if scale.alike:
+        caption += "The dashed line is the average over the tasks learned so far."
+    titles = (scale.put("Accuracy of each task over the sequence"), "Each task over the sequence", caption.strip())
+    least, most = float(np.nanmin(run.accuracy)), float(np.nanmax(run.accuracy))
+    limits = (max(0.0, np.floor((least - 0.01) * 20) / 20), 1.0)
+    if not scale.shares:
+        limits = (least - 0.05 * (most - least or 1.0), 1.0 if scale.bounds[1] == 1 or not scale.alike else most)
+    whole = average if scale.alike else np.full_like(average, np.nan)
+    return _lines_over_tasks(titles, "task", lines, whole, "average", limits, percents=scale.shares)
 
 
 def capacity(result: Source) -> Picture:
@@ -91,7 +124,7 @@ def capacity(result: Source) -> Picture:
     caption = "Share of each layer’s weights that the tasks so far use; at 100 % a layer has no room left."
     total = np.array([after.total for after in taken])
     titles = ("Capacity used", "Capacity used, layer by layer", caption)
-    return _lines_over_tasks(titles, "layer", lines, total, "all layers", 0.0)
+    return _lines_over_tasks(titles, "layer", lines, total, "all layers", (0.0, 1.0))
 
 
 def ratio(result: Source) -> Picture:
@@ -127,13 +160,24 @@ def ratio(result: Source) -> Picture:
 def _measured(result: Source) -> Run:
     run = as_run(result)
     if not np.isfinite(run.accuracy).any():
-        raise HatrackError("No task of this run has test samples, so no accuracy was measured.")
+        raise HatrackError(run.scale.put("No task of this run has test samples, so no accuracy was measured."))
     return run
 
 
-def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns: str, caption: str) -> Picture:
+def _matrix(
+    label: str,
+    run: Run,
+    table: Floats,
+    low: float | None,
+    rows: str,
+    columns: str,
+    caption: str,
+    figures: Floats | None = None,
+) -> Picture:
+    """Draw shares from `low` to 1 by colour; or, without it, grades from 0 to 1, with `figures` in their cells."""
     names, count = run.names, len(run.names)
-    scale = Normalize(low, 1.0)
+    scale = Normalize(low or 0.0, 1.0)
+    shown, write = (table, _percents) if figures is None else (figures, plain)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -148,9 +192,12 @@ def _matrix(label: str, run: Run, table: Floats, low: float, rows: str, columns:
             for edge in np.arange(count + 1) - 0.5:
                 axes.axhline(edge, color="white", linewidth=1.2)
                 axes.axvline(edge, color="white", linewidth=1.2)
-            fig.cell_figures(axes, table, colours, _percents, 8 if count > 12 else 9)
+            fig.cell_figures(axes, shown, colours, write, 8 if count > 12 else 9)
         bar = fig.colour_bar(figure, axes, scale, fig.SHARE)
-        bar.yaxis.set_major_formatter(fig.Percent())
+        if low is None:
+            bar.set_yticks([0, 1], ["guessing", "best"])
+        else:
+            bar.yaxis.set_major_formatter(fig.Percent())
 
     if count <= PAIRED_UP_TO:
         return Picture(label, label, HALF, 1.0 + 0.45 * max(count, 2), paint, caption)
@@ -162,9 +209,16 @@ def _percents(share: float) -> str:
 
 
 def _lines_over_tasks(
-    titles: tuple[str, str, str], noun: str, lines: Mapping[str, Floats], whole: Floats, whole_name: str, bottom: float
+    titles: tuple[str, str, str],
+    noun: str,
+    lines: Mapping[str, Floats],
+    whole: Floats,
+    whole_name: str,
+    limits: tuple[float, float],
+    percents: bool = True,
 ) -> Picture:
     """Draw a line a name over the tasks, and a dashed one for the whole, each named at its right end."""
+    bottom, top = limits
     label, title, caption = titles
     count = len(whole)
     few = len(lines) <= FIGURES_UP_TO
@@ -178,8 +232,8 @@ def _lines_over_tasks(
         for values, colour in zip(lines.values(), colours, strict=True):
             axes.plot(values, color=colour, marker=marker, markersize=3.5)
         axes.plot(whole, color=fig.INK, linewidth=2.4, linestyle=(0, (4, 2)), marker=marker, markersize=3)
-        axes.set_ylim(bottom, 1 + 0.02 * (1 - bottom))
-        fig.over_tasks_axes(axes, count, percents=True)
+        axes.set_ylim(bottom, top + 0.02 * (top - bottom or 1.0))
+        fig.over_tasks_axes(axes, count, percents=percents)
         if few:
             named = [(*line, colour) for line, colour in zip(lines.items(), colours, strict=True)]
             fig.end_labels(axes, [*named, (whole_name, whole, to_rgb(fig.INK))], 0.17 / (height - 0.6))
@@ -346,15 +400,15 @@ def _stairs(axes: Axes, found: Histogram, label: str, colour: fig.Colour) -> Non
 
 
 def training(result: Source) -> Picture:
-    """Draw loss, validation accuracy, capacity and learning rate over all epochs, one band a task.
+    """Draw loss, validation score, capacity and learning rate over all epochs, one band a task.
 
     A panel without any value is left out.
     """
     run = as_run(result, file="metrics.jsonl")
-    epochs = run.epochs
+    epochs, validated = run.epochs, run.scale.put("validation accuracy")
     curves = {
         "loss": {"training": run.curve("train_loss"), "validation": run.curve("valid_loss")},
-        "validation accuracy": {"": run.curve("valid_accuracy")},
+        validated: {"": run.curve("valid_accuracy")},
         "capacity used": {"": run.curve("capacity")},
         "learning rate": {"": run.curve("lr")},
     }
@@ -365,13 +419,14 @@ def training(result: Source) -> Picture:
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
         raise HatrackError(f"{run.result.spec.method} recorded no epoch, so there are no training curves.")
-    heights = [1.9 if title == "loss" else 1.5 if title == "validation accuracy" else 0.95 for title in panels]
+    heights = [1.9 if title == "loss" else 1.5 if title == validated else 0.95 for title in panels]
+    shares = {"capacity used", *([validated] if run.scale.shares else [])}
 
     def paint(figure: Figure) -> None:
         grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         for axes, (title, lines) in zip(grid, panels.items(), strict=True):
             _task_bands(axes, epochs)
-            _curves(axes, title, lines, epochs)
+            _curves(axes, title, lines, epochs, share=title in shares)
         _band_names(grid[0], run.names, epochs)
         if len(panels.get("loss", {})) > 1:
             handles, labels = grid[0].get_legend_handles_labels()
@@ -414,7 +469,7 @@ def _band_names(axes: Axes, names: Sequence[str], epochs: Sequence[Epoch]) -> No
             axes.text((first + last) / 2, 1.03, text, transform=across, ha="center", fontsize=8.5)
 
 
-def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequence[Epoch]) -> None:
+def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequence[Epoch], share: bool) -> None:
     colours = {"training": fig.MUTED, "validation": fig.NEW, "": fig.REUSED}
     for name, values in lines.items():
         for first, last in _spans(epochs).values():
@@ -436,5 +491,5 @@ def _curves(axes: Axes, title: str, lines: Mapping[str, Floats], epochs: Sequenc
         ends = sorted({float(np.nanmin(every)), float(np.nanmax(every))})
         axes.set_yticks(ends, [f"{rate:.2g}" for rate in ends])
         axes.set_yticks([], minor=True)
-    elif title in ("validation accuracy", "capacity used"):
+    elif share:
         fig.share_axis(axes.yaxis)

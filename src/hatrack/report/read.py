@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict  # which pydantic needs: that of Python 3.11 is too little for it
 
 from hatrack import seal
 from hatrack.errors import Edited, HatrackError, one_line
-from hatrack.measure import MEASURES
+from hatrack.measure import MEASURES, Scale, scale
+from hatrack.measure.scale import ACCURACY, SHARES, UP_TO_ONE
 
 Floats: TypeAlias = NDArray[np.float64]
 # Bounds that no run comes near: sums of such numbers and pictures of them stay finite.
@@ -37,13 +38,26 @@ class Record(BaseModel):
 
 
 class TaskFacts(Record):
-    """What the run knew of one task; a part that does not exist has no count."""
+    """What the run knew of one task; a part that does not exist has no count.
+
+    What it predicts and by what it is scored, version 0.1 did not say: classes, by accuracy.
+    """
 
     name: str
     classes: int = Field(ge=1, le=2**63 - 1)
     train: Count | None = None
     valid: Count | None = None
     test: Count | None = None
+    target: str = "classification"
+    score: str = ACCURACY
+    larger_is_better: bool = True
+    guess: Number | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_nothing(cls, given: Any) -> Any:
+        plain = isinstance(given, Mapping) and "target" not in given and isinstance(given.get("classes"), int)
+        return {**given, "guess": 1 / given["classes"]} if plain and given["classes"] > 0 else given
 
 
 class Capacity(Record):
@@ -60,7 +74,7 @@ class Epoch(Record):
     epoch: int = Field(ge=1, le=2**63 - 1)
     train_loss: Annotated[float, Field(allow_inf_nan=True)] | None = None
     valid_loss: Annotated[float, Field(allow_inf_nan=True)] | None = None
-    valid_accuracy: Share | None = None
+    valid_accuracy: Number | None = None
     lr: float | None = None
     capacity: float | None = None
 
@@ -104,7 +118,14 @@ else:  # what a run stores of its measures (see hatrack.measure); what it has no
     _STORED = {name: measure.stored for name, measure in MEASURES.own.items() if measure.stored != "no"}
     _EACH = {f"{name}_each": list[Number | None] | None for name, stored in _STORED.items() if stored == "each"}
     Metrics = TypedDict(
-        "Metrics", {**dict.fromkeys(_STORED, Number | None), **_EACH, "missing": dict[str, list[str]]}, total=False
+        "Metrics",
+        {
+            **dict.fromkeys(_STORED, Number | None),
+            **_EACH,
+            "missing": dict[str, list[str]],
+            "undefined": dict[str, str],
+        },
+        total=False,
     )
     Metrics.__pydantic_config__ = _CHECKED
 
@@ -116,7 +137,7 @@ class Result(Record):
     hatrack: str
     spec: Spec
     tasks: list[TaskFacts] = Field(min_length=1)
-    accuracy: list[list[Share | None]]
+    accuracy: list[list[Number | None]]
     metrics: Metrics
     capacity: list[Capacity] | None = None
     reuse: list[list[Share | None]] | None = None
@@ -137,7 +158,7 @@ class Result(Record):
 class Run:
     """All that a run wrote and a report shows.
 
-    `accuracy[t, i]`: test accuracy on task i after learning task t. `reuse[i, j]`: share of the weights used
+    `accuracy[t, i]`: test score on task i after learning task t. `reuse[i, j]`: share of the weights used
     by task i that task j uses again. Both hold NaN where there is no value. `masks[site][t, u]`: gate of unit
     u for task t. `weights[parameter][t]`: how much task t uses of its entries, binned; or one for all tasks together.
     """
@@ -149,6 +170,11 @@ class Run:
     epochs: Sequence[Epoch]
     masks: Mapping[str, Floats] | None
     weights: Mapping[str, Floats] | None = None
+
+    @property
+    def scale(self) -> Scale:
+        """What the tasks are scored by."""
+        return scale(task.model_dump() for task in self.result.tasks)
 
     @property
     def names(self) -> list[str]:
@@ -255,8 +281,16 @@ def require_whole(result: Result, where: str, remedy: str) -> None:
     lengths = [count] * count if result.reuse is None else [len(row) for row in result.reuse]
     if lengths != [count] * count:
         broken.append(f"reuse: expected {count} rows of {count}, its rows hold {lengths}")
+    for i, task in enumerate(result.tasks):
+        strange = [row[i] for row in result.accuracy[i:] if i < len(row) and not _possible(row[i], task.score)]
+        if strange:
+            broken.append(f"accuracy: task {i + 1} is scored by {task.score}, which cannot be {strange[0]:g}")
     if broken:
         raise HatrackError(f"{where} is broken ({broken[0]}); {remedy}.")
+
+
+def _possible(value: float | None, score: str) -> bool:
+    return value is None or ((value <= 1 or score not in UP_TO_ONE) and (value >= 0 or score not in SHARES))
 
 
 def _settings(path: Path) -> dict[str, Any]:

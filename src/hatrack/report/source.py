@@ -14,10 +14,10 @@ from hatrack.report.read import Epoch, Result, Run, by_kind, parse, read, requir
 
 @runtime_checkable
 class HasMatrix(Protocol):
-    """What a learner must have: its accuracies. What else it has of a hatrack.Learner is taken too."""
+    """What a learner must have: its scores. What else it has of a hatrack.Learner is taken too."""
 
     def matrix(self) -> Sequence[Sequence[float | None]]:
-        """Return the test accuracy on tasks 1..t after each task t."""
+        """Return the test score on tasks 1..t after each task t."""
 
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Run | HasMatrix
@@ -50,7 +50,10 @@ def _of_learner(learner: Any) -> Run:
     tasks = list(getattr(learner, "tasks", ()))[: len(rows)] or [None] * len(rows)
     if not rows:
         raise HatrackError("the learner has learned no task yet, so there is nothing to draw.")
-    named = [(getattr(t, "name", f"task {i}"), getattr(t, "classes", 1)) for i, t in enumerate(tasks, start=1)]
+    known = [
+        {"name": getattr(t, "name", f"task {i}"), "classes": getattr(t, "classes", 1)} | _predicted(t)
+        for i, t in enumerate(tasks, start=1)
+    ]
     method = getattr(getattr(learner, "method", None), "name", type(learner).__name__)
     asked = ("capacity", "reuse", "masks", "weight_masks")
     capacity, reuse, gates, weights = (getattr(learner, what, lambda: None)() for what in asked)
@@ -58,7 +61,7 @@ def _of_learner(learner: Any) -> Run:
         "schema": 1,
         "hatrack": __version__,
         "spec": {"method": method, "benchmark": "", "net": "", "seed": getattr(learner, "seed", 0)},
-        "tasks": [{"name": name, "classes": classes} for name, classes in named],
+        "tasks": known,
         "accuracy": rows,
         "metrics": {},
         "capacity": capacity,
@@ -73,3 +76,8 @@ def _of_learner(learner: Any) -> Run:
         masks=masks,
         weights=fields,
     )
+
+
+def _predicted(task: Any) -> dict[str, Any]:
+    target = getattr(task, "target", None)
+    return {} if target is None else dict(target.facts())

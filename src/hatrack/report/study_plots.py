@@ -5,7 +5,7 @@ What cannot be drawn says why, in one line: a HatrackError where there is nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hatrack.errors import HatrackError
-from hatrack.measure import Reading, interval, reading
+from hatrack.measure import Reading, Scale, interval, reading, scale
 from hatrack.report import picture as fig
 from hatrack.report.by_task import (
     Given,
@@ -28,6 +28,7 @@ from hatrack.report.by_task import (
     common_names,
     numbers,
     row_means,
+    scale_of,
     taken,
     when_learned,
     without_ratio,
@@ -35,6 +36,7 @@ from hatrack.report.by_task import (
 from hatrack.report.picture import FULL, HALF, Picture
 from hatrack.report.read import Floats
 from hatrack.report.source import Source, as_run
+from hatrack.report.words import plain
 
 SHADED = 3  # seeds from which on an interval is drawn over the tasks
 NARROW = 12  # lines that a half-wide picture has room for
@@ -51,7 +53,7 @@ def seeds(
     runs: Mapping[str, Given], measure: str = "acc", *, on: str = "", paper: Mapping[str, Band] = NOTHING
 ) -> Picture:
     """Draw one measure: a dot a seed, a diamond with its 95 % interval, the paper's mean and band in orange."""
-    wanted = reading(measure)
+    wanted = _reading(measure, runs.values())
     values = {label: _values(found, wanted) for label, found in runs.items()}
     shown = {label: found for label, found in values.items() if found or label in paper}
     if not shown:
@@ -96,15 +98,18 @@ def over_tasks(runs: Mapping[str, Given], measure: str = "acc", *, on: str = "",
     SHADED seeds covers the whole picture: then each seed has a thin line of its own. Of ρ, the mean goes over the tasks
     that have one.
     """
-    wanted = reading(measure)
+    wanted = _reading(measure, runs.values())
     title, zero = _capital(wanted.title), wanted.measure.bounds[0] != 0
     needs = f" It is taken against runs of {', '.join(wanted.measure.against)}." if wanted.measure.needs else ""
     why = f"No run has a value of {wanted.title} after two tasks or more{_on(on)}.{needs}"
+    if not scale_of(runs.values()).alike and wanted.measure.scored != "no":
+        why = f"There is no {wanted.measure.title}{_on(on)}: its tasks are scored by several things."
     said = ["Over the tasks learned so far."] + ([f"{_capital(wanted.measure.meaning)}."] if zero else [])
     if wanted.text == "rho":
         said += without_ratio(runs.values())
     tables = {label: by_task(found, lambda *run: after_each(measure, *run)) for label, found in runs.items()}
-    drawn = _lines(tables, runs, why, said, zero=zero, among=among)
+    up_to_one = not zero or (wanted.measure.scored == "level" and wanted.measure.bounds[1] == 1)
+    drawn = _lines(tables, runs, why, said, zero=zero, among=among, up_to_one=up_to_one)
     return replace(drawn, label=f"{title} over tasks{_on(on)}", title=f"{title}{_on(on)}")
 
 
@@ -115,6 +120,10 @@ def forward_transfer(
 
     `one`: runs of the method `one`, taken by their seed, for runs that come without references.
     """
+    scale = scale_of(runs.values())
+    if not scale.alike:
+        raise HatrackError(f"There is no forward transfer to compare{_on(on)}: its tasks are scored by several things.")
+    sign = 1 if scale.larger_is_better else -1
     alone: dict[int | None, Sequence[float]] = {
         run.result.spec.seed: np.diagonal(run.accuracy).tolist() for run in map(as_run, one)
     }
@@ -122,12 +131,19 @@ def forward_transfer(
     def gained(result: Mapping[str, Any], given: Mapping[str, Any]) -> list[float]:
         against = given["one"] if "one" in given else alone.get(result.get("spec", {}).get("seed"), [])
         learned = [row[-1] for row in result["accuracy"]]
-        return [np.nan if a is None else a - b for a, b in zip(learned, against, strict=False)]
+        return [np.nan if a is None else sign * (a - b) for a, b in zip(learned, against, strict=False)]
 
     why = f"No run has a forward transfer on two tasks or more{_on(on)}. It is taken against runs of one."
     said = [
         "Accuracy on a task just learned less that of a network which learned it alone; above 0, earlier tasks help."
     ]
+    if scale != Scale():
+        said = [
+            scale.put(
+                "Gain of accuracy on a task just learned over a network which learned it alone; above 0, "
+                "earlier tasks help."
+            )
+        ]
     tables = {label: by_task(found, gained) for label, found in runs.items()}
     drawn = _lines(tables, runs, why, said, zero=True, among=among, across="task")
     title = f"Forward transfer to each task{_on(on)}"
@@ -135,14 +151,19 @@ def forward_transfer(
 
 
 def each_task(runs: Mapping[str, Given], *, on: str = "") -> Picture:
-    """Draw the accuracy on each task, just after learning it and at the end: a row a method, the mean over seeds."""
+    """Draw the score on each task, just after learning it and at the end: a row a method, the mean over seeds."""
+    known = scale_of(runs.values())
+    if not known.alike:
+        raise HatrackError(f"There is no score to draw of each task{_on(on)}: they are scored by several things.")
     learned, kept = (
         {label: row_means(by_task(found, take)) for label, found in runs.items()} for take in (when_learned, at_the_end)
     )
     shown = [label for label, values in learned.items() if len(values)]
     count = max((len(learned[label]) for label in shown), default=0)
     if count < 2:
-        raise HatrackError(f"No run has learned two tasks or more{_on(on)}, so there is no accuracy of each to draw.")
+        raise HatrackError(
+            f"No run has learned two tasks or more{_on(on)}, so there is no {known.name} of each to draw."
+        )
     panels = {
         title: np.array(
             [np.pad(values[label], (0, count - len(values[label])), constant_values=np.nan) for label in shown]
@@ -150,26 +171,31 @@ def each_task(runs: Mapping[str, Given], *, on: str = "") -> Picture:
         for title, values in (("just after learning it", learned), ("at the end", kept))
     }
     every = np.concatenate(list(panels.values()))
-    scale = Normalize(float(np.nanmin(every)), max(1.0, float(np.nanmin(every)) + 1e-9))
+    least, most = float(np.nanmin(every)), float(np.nanmax(every))
+    scale = Normalize(least, max(1.0 if known.shares else most, least + 1e-9))
+    bands = fig.SHARE if known.larger_is_better else fig.SHARE.reversed()
+    write = (lambda share: f"{100 * share:.1f}") if known.shares else plain
     names = common_names(runs.values(), count) if count <= NAMED else []
 
     def paint(figure: Figure) -> None:
         rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
         for axes, (title, table) in zip(rows, panels.items(), strict=True):
-            colours = fig.heat_map(axes, table, scale)
+            colours = fig.heat_map(axes, table, scale, bands)
             axes.set_title(title)
             axes.set_yticks(range(len(shown)), [fig.short(label, 24) for label in shown])
             fig.bare(axes)
             if count <= FIGURES_UP_TO:
-                fig.cell_figures(axes, table, colours, lambda share: f"{100 * share:.1f}", 8 if count > 12 else 9)
-            fig.colour_bar(figure, axes, scale, fig.SHARE).yaxis.set_major_formatter(fig.Percent())
+                fig.cell_figures(axes, table, colours, write, 8 if count > 12 else 9)
+            bar = fig.colour_bar(figure, axes, scale, bands)
+            if known.shares:
+                bar.yaxis.set_major_formatter(fig.Percent())
         fig.task_ticks(rows[-1], names or [""] * count, "x", named=bool(names))
-        rows[-1].set_xlabel("accuracy on task, %")
+        rows[-1].set_xlabel(f"{known.name} on task" + ", %" * known.shares)
 
     caption = "Mean over seeds. A colour that is paler below than above: the task was forgotten."
     without = [label for label in runs if label not in shown]
     caption += f" Without a value: {', '.join(without)}." if without else ""
-    title = f"Accuracy on each task{_on(on)}"
+    title = f"{known.put('Accuracy')} on each task{_on(on)}"
     return Picture(title, title, FULL, 1.5 + 0.56 * max(len(shown), 2), paint, caption)
 
 
@@ -182,6 +208,7 @@ def _lines(
     zero: bool,
     among: Sequence[str],
     across: str = "after learning task",
+    up_to_one: bool = False,
 ) -> Picture:
     """Draw a line a method through the means of its table; `why` there is none where no table has two rows."""
     lines = {label: table for label, table in tables.items() if len(table) > 1}
@@ -211,7 +238,7 @@ def _lines(
             ends.append((name, means, colours[name]))
         room = 0.06 * float(np.ptp(every)) + 0.005
         axes.set_ylim(float(every.min()) - room, float(every.max()) + room)
-        fig.over_tasks_axes(axes, max(map(len, lines.values())), up_to_one=not zero)
+        fig.over_tasks_axes(axes, max(map(len, lines.values())), up_to_one=up_to_one)
         axes.set_xlabel(across)
         fig.end_labels(axes, ends, 0.17 / (height - 0.6))
 
@@ -233,7 +260,7 @@ def settings(
 
     Several measures are one, taken after different tasks (acc1@2, acc1@3): a line each.
     """
-    asked = [reading(one) for one in ([measure] if isinstance(measure, str) else measure)]
+    asked = [_reading(one, runs.values()) for one in ([measure] if isinstance(measure, str) else measure)]
     wanted = asked[0] if len(asked) == 1 else replace(asked[0], after=None)
     values = [{point: v for point, given in runs.items() if (v := _values(given, one))} for one in asked]
     there = [point for point in runs if any(point in line for line in values)]
@@ -295,6 +322,7 @@ def compression(runs: Mapping[str, Source], plain: Mapping[str, Source] = NOTHIN
     masked, unmasked = ({k: as_run(v, file="metrics.jsonl") for k, v in given.items()} for given in (runs, plain))
     if not masked:
         raise HatrackError("There is no run with capacities to draw accuracy against weights in use of.")
+    scored = scale(task.model_dump() for run in masked.values() for task in run.result.tasks)
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -310,17 +338,25 @@ def compression(runs: Mapping[str, Source], plain: Mapping[str, Source] = NOTHIN
             )
             best = unmasked[name].curve("valid_accuracy") if name in unmasked else np.array([])
             if np.isfinite(best).any():
-                axes.plot([1.0], [np.nanmax(best)], "^", color=to_rgb(colour), markersize=7, clip_on=False)
+                reached = np.nanmax(best) if scored.larger_is_better else np.nanmin(best)
+                axes.plot([1.0], [reached], "^", color=to_rgb(colour), markersize=7, clip_on=False)
         axes.set_xlim(0, 1.02)
         axes.set_xlabel("share of the weights in use")
-        axes.set_ylabel("validation accuracy")
+        axes.set_ylabel(scored.put("validation accuracy"))
         fig.share_axis(axes.xaxis)
-        fig.share_axis(axes.yaxis)
+        if scored.shares:
+            fig.share_axis(axes.yaxis)
         axes.tick_params(length=0)
         axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False)
 
     caption = "A dot is an epoch, first seed; a triangle is the best of plain training, with all weights."
-    return Picture("Compression", "Accuracy against weights in use", FULL, 4.2, paint, caption)
+    return Picture("Compression", scored.put("Accuracy against weights in use"), FULL, 4.2, paint, caption)
+
+
+def _reading(measure: str, runs: Iterable[Given]) -> Reading:
+    """Return the reading, in the words of what the runs' tasks are scored by."""
+    found = (result for given in runs for result, _ in map(taken, given) if result is not None)
+    return reading(measure).on([task for result in found for task in result.get("tasks") or ()])
 
 
 def _on(where: str) -> str:

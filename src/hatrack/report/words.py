@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hatrack.measure import Measure
+from hatrack.measure import Measure, Scale
 
 DASH = "–"
 
@@ -23,6 +23,19 @@ def percent(value: object, decimals: int = 1) -> str:
         return DASH
     text = f"{100 * number:.{decimals}f}" if number not in (0, 1) else f"{100 * number:.0f}"
     return f"{text} %".replace("-", "−")
+
+
+def score(value: object, scale: Scale, decimals: int = 1) -> str:
+    """Write a score, or a difference of scores: shares as per cent, others as they are."""
+    return percent(value, decimals) if scale.shares else plain(value)
+
+
+def plain(value: object) -> str:
+    """Write a figure of any size in three digits or so, and as a dash where unknown."""
+    number = known(value)
+    if number is None:
+        return DASH
+    return (f"{number:.3f}" if abs(number) < 10 else f"{number:.4g}").replace("-", "−")
 
 
 def duration(seconds: object) -> str:

@@ -40,7 +40,10 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A finished task. `accuracy`: on the test samples of all tasks so far; `seconds`: of the run so far."""
+    """A finished task. `accuracy`: on the test samples of all tasks so far; `seconds`: of the run so far.
+
+    `scores`: what that is of each task, where it is no accuracy.
+    """
 
     task: int
     name: str
@@ -48,3 +51,4 @@ class TaskResult:
     epochs: int
     capacity: float | None
     seconds: float
+    scores: Sequence[str] = ("accuracy",)

@@ -24,7 +24,7 @@ from pydantic import Field, TypeAdapter
 
 from hatrack import atomic, seal
 from hatrack.errors import Edited, HatrackError
-from hatrack.report.read import Capacity, Count, Histogram, Number, Record, Share
+from hatrack.report.read import Capacity, Count, Histogram, Number, Record
 
 Position = tuple[int, float]
 PUT_BACK = "put the file back as it was, or start the run again"
@@ -48,7 +48,7 @@ class _Task(Record):
     event: Literal["task"]
     task: Count
     name: str
-    accuracy: list[Share]
+    accuracy: list[Number]
     blocked: Capacity | None = None
     facts: dict[str, Number | None] | None = None
     histograms: dict[str, Histogram] | None = None

@@ -61,7 +61,7 @@ def completed(run: Path, against: Sequence[Path]) -> tuple[dict[str, Any], dict[
             raise HatrackError(f"{path} cannot serve {run} as a reference: their tasks differ, so the data do.")
         _, take = REFERENCES[SERVES[method]]
         given[SERVES[method]] = take(other["accuracy"])
-    return {**result, "metrics": summary(result["accuracy"], sizes=sizes(result["tasks"]), **given)}, given
+    return {**result, "metrics": summary(result["accuracy"], tasks=result["tasks"], **given)}, given
 
 
 def _measured(run: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def assemble(
         "spec": dict(spec),
         "tasks": tasks,
         "accuracy": accuracy,
-        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, sizes=sizes(tasks)),
+        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, tasks=tasks),
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
@@ -76,7 +76,7 @@ def dumps(result: Mapping[str, Any]) -> str:
 
 
 def facts_of(task: Task) -> dict[str, Any]:
-    """Return the task's name, the sizes of its parts, and all else it says about itself."""
+    """Return the task's name, the sizes of its parts, all else it says about itself, and what it predicts."""
     parts = {"train": task.train, "valid": task.valid, "test": task.test}
     counts = {name: 0 if part is None else len(part) for name, part in parts.items()}
-    return {"name": task.name, "classes": task.classes, **counts, **task.about}
+    return {"name": task.name, "classes": task.classes, **counts, **task.about, **task.target.facts()}

@@ -138,7 +138,8 @@ def _learn(
             writer.save()
         capacity = learner.capacity()
         used = capacity[-1]["total"] if capacity else None
-        result = TaskResult(index, names[index], accuracy, records.epochs(index), used, seconds)
+        scores = [task.target.judged().score for task in tasks[: index + 1]]
+        result = TaskResult(index, names[index], accuracy, records.epochs(index), used, seconds, scores)
         tell(callbacks, "on_task", result)
     yield from _written(writer)
     writer.save(last=True)  # also where all was learned before: a killed process may have left replaced files behind

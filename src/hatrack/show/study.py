@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.measure import scale
 from hatrack.runs.references import read_result
 from hatrack.show.terminal import complain, say_line
 from hatrack.show.words import count, duration
@@ -63,5 +64,5 @@ def _outcome(job: Job) -> str:
     except HatrackError as error:
         return str(error)
     accuracy, seconds = result["metrics"].get("acc"), result["seconds"]
-    said = [] if accuracy is None else [f"accuracy {accuracy:.4f}"]
+    said = [] if accuracy is None else [f"{scale(result['tasks']).name} {accuracy:.4f}"]
     return ", ".join([*said, *([] if seconds is None else [duration(seconds)])])

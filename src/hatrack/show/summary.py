@@ -1,4 +1,4 @@
-"""The end of a run in one screen: accuracy matrix, the figures, capacity by layer, files; of several, a line each."""
+"""The end of a run in one screen: score matrix, the figures, capacity by layer, files; of several, a line each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from hatrack.measure import MEASURES
+from hatrack.measure import MEASURES, Scale, scale
 from hatrack.show.words import count, duration, percent
 from hatrack.visible import visible
 
@@ -15,6 +15,8 @@ NAME = 16
 """Characters of a task's name shown beside the accuracy matrix."""
 CELL = 6
 """Characters of one accuracy, with the space before it."""
+WIDE = 9
+"""The same of a score that has other bounds."""
 BAR = 30
 """Characters of a full capacity bar."""
 
@@ -30,13 +32,15 @@ FILES = {
 
 def summary(result: Mapping[str, Any], path: Path, width: int = 80) -> str:
     """Return the text for a finished run (`result`: what result.json holds) whose folder is `path`."""
-    blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path)]
+    blocks = [_matrix(result, width), _figures(result), _capacity(result), _files(path, scale(result["tasks"]))]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Exception], paths: Sequence[Path]) -> str:
     """Return a table of runs that differ in their seed, then mean and spread; one that was stopped says why."""
-    lines = [f"{'seed':>5}  {'accuracy':>8}  {'forgetting':>10}  {'time':>7}  folder"]
+    named = scale(task for result in results if not isinstance(result, Exception) for task in result["tasks"]).name
+    width = max(8, len(named))
+    lines = [f"{'seed':>5}  {named:>{width}}  {'forgetting':>10}  {'time':>7}  folder"]
     accuracies = []
     for seed, result, path in zip(seeds, results, paths, strict=True):
         if isinstance(result, Exception):
@@ -44,11 +48,12 @@ def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Excep
             again = f" (to go on: hatrack resume {path})" if path.exists() else ""  # a refused run leaves no folder
             lines.append(f"{seed:>5}  stopped: {reason}{again}")
             continue
-        acc, lost = result["metrics"]["acc"], _figure(result["metrics"]["forgetting"])
-        accuracies.append(acc)
-        lines.append(f"{seed:>5}  {acc:>8.4f}  {lost:>10}  {duration(result['seconds']):>7}  {path}")
+        acc, lost = (_figure(result["metrics"][name]) for name in ("acc", "forgetting"))
+        accuracies += [] if result["metrics"]["acc"] is None else [result["metrics"]["acc"]]
+        lines.append(f"{seed:>5}  {acc:>{width}}  {lost:>10}  {duration(result['seconds']):>7}  {path}")
     if len(accuracies) > 1:
-        lines.append(f"{'mean':>5}  {mean(accuracies):>8.4f} ± {stdev(accuracies):.4f} over {len(accuracies)} seeds")
+        spread = f"{mean(accuracies):>{width}.4f} ± {stdev(accuracies):.4f}"
+        lines.append(f"{'mean':>5}  {spread} over {len(accuracies)} seeds")
     return "\n".join(map(visible, lines))
 
 
@@ -57,15 +62,31 @@ def _matrix(result: Mapping[str, Any], width: int) -> list[str]:
     cut = [name if len(name) <= NAME else name[: NAME - 1] + "…" for name in names]
     labels = [f"{i:>3} {name}" for i, name in enumerate(cut, start=1)]
     margin = max(map(len, labels))
-    columns = max(1, (width - margin) // CELL)
-    lines = ["Test accuracy after learning each task (row), on each task (column):"]
+    found = scale(result["tasks"])
+    cell = CELL if found.shares else WIDE
+    columns = max(1, (width - margin) // cell)
+    lines = [found.put("Test accuracy after learning each task (row), on each task (column):")]
+    if not found.alike:
+        lines += [f"  {name}: {', '.join(cut[i] for i in places)}" for name, places in _by_score(result).items()]
     for first in range(0, len(names), columns):
         shown = range(first, min(first + columns, len(names)))
-        lines.append(" " * margin + "".join(f"{i + 1:>{CELL}}" for i in shown))
+        lines.append(" " * margin + "".join(f"{i + 1:>{cell}}" for i in shown))
         for label, row in list(zip(labels, result["accuracy"], strict=True))[first:]:
-            values = ("-" if value is None else f"{value:.3f}" for value in row[first : first + columns])
-            lines.append(f"{label:<{margin}}" + "".join(f"{value:>{CELL}}" for value in values))
+            values = ("-" if value is None else _score(value) for value in row[first : first + columns])
+            lines.append(f"{label:<{margin}}" + "".join(f"{value:>{cell}}" for value in values))
     return lines
+
+
+def _by_score(result: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the tasks that are scored by each thing."""
+    found: dict[str, list[int]] = {}
+    for place, task in enumerate(result["tasks"]):
+        found.setdefault(visible(task["score"]), []).append(place)
+    return found
+
+
+def _score(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.2g}"
 
 
 def _figures(result: Mapping[str, Any]) -> list[str]:
@@ -78,7 +99,10 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     if result["seconds"] is not None:
         place = f" on {visible(result['device'])}" if result["device"] else ""
         shown["seconds"] = f"{duration(result['seconds'])} for {count(len(result['tasks']), 'task')}{place}"
-    return [f"{MEASURES[name].title:<17} {value}" for name, value in shown.items()]
+    titles = {name: MEASURES[name].on(result["tasks"]).title for name in shown}
+    margin = max(17, *map(len, titles.values()))
+    lines = [f"{titles[name]:<{margin}} {value}" for name, value in shown.items()]
+    return lines + list(dict.fromkeys(metrics.get("undefined", {}).values()))
 
 
 def _figure(value: float | None) -> str:
@@ -96,6 +120,6 @@ def _capacity(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _files(path: Path) -> list[str]:
-    there = {name: what for name, what in FILES.items() if (path / name).exists()}
+def _files(path: Path, scored: Scale) -> list[str]:
+    there = {name: scored.put(what) for name, what in FILES.items() if (path / name).exists()}
     return [f"Files in {visible(str(path))}:", *(f"  {name:<18} {what}" for name, what in there.items())]

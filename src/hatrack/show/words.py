@@ -27,7 +27,7 @@ def facts(epoch: Epoch) -> list[str]:
     """Return what is worth showing of an epoch; what the method has no value for is left out."""
     said = [
         f"loss {epoch.train_loss:.4f}",
-        f"accuracy {epoch.valid_accuracy:.4f}",
+        f"{epoch.score} {epoch.valid_accuracy:.4f}",
         f"lr {epoch.lr:.2g}",
     ]
     if epoch.s is not None:
@@ -39,7 +39,7 @@ def facts(epoch: Epoch) -> list[str]:
 
 def task_facts(result: TaskResult) -> list[str]:
     """Return what is worth showing of a finished task."""
-    said = [f"test accuracy {result.accuracy[-1]:.4f}", count(result.epochs, "epoch")]
+    said = [f"test {result.scores[-1]} {result.accuracy[-1]:.4f}", count(result.epochs, "epoch")]
     if result.capacity is not None:
         said.append(f"capacity {percent(result.capacity)}")
     return [*said, duration(result.seconds)]

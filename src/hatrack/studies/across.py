@@ -26,10 +26,13 @@ class Line:
     label: str
     cells: Sequence[Cell]
     printed: Figure | None
+    alike: bool = True
 
     @property
     def average(self) -> float | None:
-        """The mean of our means."""
+        """The mean of our means, of benchmarks that are scored alike."""
+        if not self.alike:
+            return None
         means = [cell.mean for cell in self.cells if cell.mean is not None]
         return fmean(means) if len(means) == len(self.cells) else None
 
@@ -65,7 +68,13 @@ def across(outcome: Outcome, made: Sequence[Table]) -> list[Across]:
     rows = [{row.label: row.cells for row in table.rows} for table in made]
     averages = {(text, label): f for (text, where, label), f in outcome.study.figures.items() if where == AVERAGE}
     columns = [*(table.benchmark for table in made), outcome.study.shown(AVERAGE)]
-    return [Across(m, columns, _lines(m, labels, rows, averages)) for m in outcome.study.measures]
+    found = []
+    for place, measure in enumerate(outcome.study.measures):
+        scored = {table.measures[place] for table in made}
+        alike = len(scored) == 1
+        shown = scored.pop() if alike else measure
+        found.append(Across(shown, columns, _lines(measure, labels, rows, averages, alike)))
+    return found
 
 
 def _lines(
@@ -73,10 +82,11 @@ def _lines(
     labels: Sequence[str],
     rows: Sequence[Mapping[str, Mapping[str, Cell]]],
     averages: Mapping[tuple[str, str], Figure],
+    alike: bool,
 ) -> list[Line]:
     nothing = {measure.text: Cell({}, None)}  # of a row that is the paper's alone, where it has no figure
     return [
-        Line(label, [row.get(label, nothing)[measure.text] for row in rows], averages.get((measure.text, label)))
+        Line(label, [row.get(label, nothing)[measure.text] for row in rows], averages.get((measure.text, label)), alike)
         for label in labels
     ]
 

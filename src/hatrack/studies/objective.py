@@ -60,4 +60,4 @@ def validation_only(task: Task) -> Task:
     if task.valid is None:
         raise HatrackError(f"tuning goes by validation accuracy, but task {task.name!r} has no validation part.")
     # Without `about`, which counts test samples.
-    return Task(task.name, task.train, task.valid, task.valid, classes=task.classes, inputs=task.inputs)
+    return Task(task.name, task.train, task.valid, task.valid, target=task.target, inputs=task.inputs)

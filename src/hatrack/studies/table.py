@@ -122,7 +122,9 @@ def tables(outcome: Outcome) -> list[Table]:
         theirs = [label for _, where, label in study.figures if where == benchmark and label not in ours]
         labels = [*ours, *dict.fromkeys(theirs)]
         rows = [_row(outcome, benchmark, label) for label in labels]
-        made.append(Table(study.shown(benchmark), study.measures, rows))
+        found = [finding.result for row in rows for finding in row.findings if finding.result is not None]
+        measures = [m.on(found[0]["tasks"]) if found else m for m in study.measures]
+        made.append(Table(study.shown(benchmark), measures, rows))
     return made
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from hatrack import atomic
 from hatrack.errors import HatrackError
+from hatrack.measure import scale
 from hatrack.methods.hyper import Hyper
 from hatrack.registry import short
 from hatrack.runs import toml
@@ -99,6 +100,13 @@ def tune(search: Search, out: Path, workers: int | None, callback: TuneCallback)
 def _require_possible(base: Spec) -> None:
     """Raise what every trial would fail with, whatever it chooses, before anything is made."""
     tasks = [validation_only(task) for task in sequence_of(base)]
+    scored = scale(task.target.facts() for task in tasks)
+    if not (scored.alike and scored.larger_is_better):
+        named = ", ".join(dict.fromkeys(task.target.judged().score for task in tasks))
+        raise HatrackError(
+            f"tuning goes by the mean of one score of which larger is better, and the tasks of {base.benchmark} are "
+            f"scored by {named}: tune on tasks of one kind."
+        )
     new_net(base, tasks[0].train.first(1).shape[1:])
 
 

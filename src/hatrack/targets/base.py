@@ -9,7 +9,7 @@ One's own is a subclass with a `name`, a `score_name`, a number of outputs, a lo
         outputs = 1
 
         def loss(self, output, y):
-            return torch.nn.functional.poisson_nll_loss(output[:, 0], y)
+            return torch.nn.functional.poisson_nll_loss(output[:, 0], y.float())
 
         def new_score(self):
             return Gathered(lambda output, y: …)
@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from torch import Tensor
 from hatrack.errors import HatrackError
 
 LossFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+TAKEN = ("accuracy", "average precision", "mean IoU", "R²")  # names of hatrack's own scores, whose bounds are known
+LEAST = 1e-12  # that the weights of a batch are taken to sum to: all of them may be 0
 
 
 class Score(Protocol):
@@ -39,12 +41,26 @@ class Score(Protocol):
     def compute(self) -> Any: ...
 
 
-class Gathered:
-    """The score that a function (outputs, targets) → figure gives of all samples together."""
+class Judged(NamedTuple):
+    """By what answers are judged; `guess`: what guessing scores, where that is known."""
 
-    def __init__(self, function: Callable[[Tensor, Tensor], Any]) -> None:
-        self._function = function
-        self._seen: list[tuple[Tensor, Tensor]] = []
+    score: str
+    larger_is_better: bool
+    guess: float | None
+
+
+class Gathered:
+    """The score that a function (outputs, targets) → figure gives of all samples together, under a name of its own."""
+
+    def __init__(
+        self, function: Callable[[Tensor, Tensor], Any], name: str | None = None, larger_is_better: bool = True
+    ) -> None:
+        self._function, self._seen = function, list[tuple[Tensor, Tensor]]()
+        self.name = name or str(getattr(function, "__name__", "score"))
+        self.larger_is_better = larger_is_better
+
+    def reset(self) -> None:
+        self._seen = []
 
     def update(self, output: Tensor, y: Tensor) -> None:
         self._seen.append((output.detach().cpu(), y.cpu()))
@@ -52,6 +68,23 @@ class Gathered:
     def compute(self) -> float:
         outputs, targets = zip(*self._seen, strict=True)
         return float(self._function(torch.cat(outputs), torch.cat(targets)))
+
+
+class Theirs:
+    """A copy of the user's metric, begun anew, where it lies: torchmetrics' ones are on one device."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = copy.deepcopy(metric)
+        if hasattr(self._metric, "reset"):
+            self._metric.reset()
+        where = getattr(metric, "device", None)
+        self._device = where if isinstance(where, torch.device) else torch.device("cpu")
+
+    def update(self, output: Tensor, y: Tensor) -> None:
+        self._metric.update(output.detach().to(self._device), y.to(self._device))
+
+    def compute(self) -> Any:
+        return self._metric.compute()
 
 
 @dataclass(frozen=True)
@@ -76,7 +109,7 @@ class Target:
     @property
     def outputs(self) -> int:
         """The width of the head."""
-        raise NotImplementedError
+        raise HatrackError(f"target {type(self).__name__} does not say how many outputs it has.")
 
     @property
     def plain(self) -> bool:
@@ -126,7 +159,7 @@ class Target:
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         """Return the mean loss of a batch."""
-        raise NotImplementedError
+        raise HatrackError(f"target {self.name!r} has no loss; give it one, or Task(..., loss=f).")
 
     def losses(self, output: Tensor, y: Tensor) -> Tensor:
         """Return the loss of each sample, for samples that are weighted."""
@@ -144,7 +177,7 @@ class Target:
                 f"weights of samples need a loss a sample, of shape {tuple(weights.shape)}; the loss that was given "
                 f"returns {tuple(each.shape)}: give one that does not average (reduction='none')."
             )
-        return (each * weights).sum() / weights.sum()
+        return (each * weights).sum() / weights.sum().clamp(min=LEAST)
 
     def distance(self, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         """Return how far one answer is from an older one, for distillation: the mean over the batch."""
@@ -164,27 +197,48 @@ class Target:
 
     def new_score(self) -> Score:
         """Return a fresh score."""
-        raise NotImplementedError
+        raise HatrackError(f"target {self.name!r} has no score; give it one, or Task(..., score=f).")
 
     def scored(self) -> Score:
         """Return a fresh score: the user's where there is one."""
         if self.own_score is None:
             return self.new_score()
-        if hasattr(self.own_score, "update") and hasattr(self.own_score, "compute"):
-            fresh: Score = copy.deepcopy(self.own_score)
-            return fresh
-        return Gathered(self.own_score)
+        whole = hasattr(self.own_score, "update") and hasattr(self.own_score, "compute")
+        return Theirs(self.own_score) if whole else Gathered(self.own_score)
 
     def guess(self) -> float | None:
         """Return what guessing scores, where that can be said."""
         return None
+
+    def judged(self) -> Judged:
+        """Return by what answers are judged: the user's score where there is one."""
+        own = self.own_score
+        if own is None:
+            return Judged(self.score_name, self.larger_is_better, self.guess())
+        rises = getattr(own, "larger_is_better", getattr(own, "higher_is_better", None))
+        name = getattr(own, "name", None) or getattr(own, "__name__", None) or type(own).__name__
+        return Judged(f"{name} (own)" if name in TAKEN else str(name), rises is None or bool(rises), None)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what result.json says of it; `guess` is None where nobody can say."""
+        return {"target": self.name, **self.judged()._asdict()}
 
     # ---- on disk
 
     def described(self) -> dict[str, Any]:
         """Return it in JSON values; functions are not among them."""
         told = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("own_loss", "own_score")}
-        return {"name": self.name, "outputs": self.outputs, "per_position": self.per_position, **_plain(told)}
+        own = [what for what in ("loss", "score") if getattr(self, f"own_{what}") is not None]
+        return {
+            "name": self.name,
+            "outputs": self.outputs,
+            "per_position": self.per_position,
+            "units_axis": self.units_axis,
+            "judged": list(self.judged()[:2]),
+            "translates": type(self).answer is not Target.answer,  # answers are not what the head gives
+            **({"own": own} if own else {}),
+            **{key: list(value) if isinstance(value, tuple) else value for key, value in told.items()},
+        }
 
     def with_own(self, loss: LossFunction | None, score: Any) -> Self:
         """Return this with the user's loss or score in place of its own."""
@@ -195,11 +249,9 @@ class Target:
             raise HatrackError(
                 f"score must be a function (outputs, y) → figure, or have update and compute, got {score!r}."
             )
+        if loss is None and score is None:
+            return self
         return replace(self, own_loss=loss or self.own_loss, own_score=self.own_score if score is None else score)
-
-
-def _plain(told: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in told.items()}
 
 
 def names_of(names: Sequence[str] | None, count: int | None, what: str) -> tuple[str, ...] | None:

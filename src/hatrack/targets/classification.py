@@ -111,12 +111,12 @@ class Classification(Target):
         return 1 / self.outputs
 
 
-_CONSTANTS: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
+_CONSTANTS: dict[tuple[tuple[float, ...], torch.device, torch.dtype], Tensor] = {}
 
 
 def constant(values: tuple[float, ...], like: Tensor) -> Tensor:
     """Return figures on the device of `like`, made once: a step that is recorded must not wait for the host."""
-    key = values, like.device
+    key = values, like.device, like.dtype
     if key not in _CONSTANTS:
-        _CONSTANTS[key] = torch.tensor(values, device=like.device)
+        _CONSTANTS[key] = torch.tensor(values, device=like.device, dtype=like.dtype)
     return _CONSTANTS[key]

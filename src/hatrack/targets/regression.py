@@ -56,6 +56,8 @@ class Regression(Target):
             raise HatrackError(
                 f"{where}: mean and deviation cannot be seen in a Dataset; give Regression(mean=[…], std=[…])."
             )
+        if self.values not in (None, y.shape[1]):
+            raise HatrackError(f"{where}: its targets have {y.shape[1]} figures a sample, not {self.values}.")
         exact = y.double()
         std = exact.std(0, correction=0)
         return replace(

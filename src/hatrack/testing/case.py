@@ -1,4 +1,4 @@
-"""A method on one of four small networks, before two tasks of real digits."""
+"""A method on one of five small networks, before tasks of real digits."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ class Residual(nn.Module):
         return torch.relu(self.last(torch.relu(x + self.branch(x))))
 
 
+def _positions() -> nn.Module:
+    """Features at every position, which heads can read together or one by one."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.Tanh(), nn.AvgPool2d(4), nn.Conv2d(16, 16, 3, padding=1), nn.Tanh()
+    )
+
+
 class Branching(nn.Module):
     """A network whose forward pass asks the data which way to go: no unit map can be traced through it."""
 
@@ -60,7 +67,9 @@ class Branching(nn.Module):
 
 
 _mlp = partial(build, "mlp", (1, 8, 8), widths=(64, 64), dropout=0.1, input_dropout=0.0)
-NETS: dict[str, Callable[[], nn.Module]] = {"mlp": _mlp, "conv": _conv, "residual": Residual, "branching": Branching}
+NETS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": _mlp, "conv": _conv, "residual": Residual, "branching": Branching, "positions": _positions,
+}  # fmt: skip
 EPOCHS = {"mlp": 8, "conv": 5}  # in which most methods learn two digits
 
 
@@ -94,6 +103,7 @@ class Case:
     settings: Mapping[str, Any] = field(default_factory=dict)
     epochs: int | None = None
     refusal: str | None = None
+    refused: dict[str, str] = field(default_factory=dict)  # why, by the target's name
 
     def network(self, seed: int = 0) -> nn.Module:
         """Return the network with fresh weights."""

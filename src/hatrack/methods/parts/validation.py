@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from hatrack.methods.parts.declared import Part, progress
+from hatrack.targets import Classification, Target
 
 
 @dataclass(init=False, eq=False)
 class Scores(Part):
-    """Loss and accuracies of the best epoch so far; `rivals` is how many predictions are compared side by side."""
+    """Loss and merits of the best epoch so far; `rivals` is how many predictions are compared side by side."""
 
-    sums: Tensor = progress("scores/sums")  # of the epoch just validated: samples, loss, hits
+    sums: Tensor = progress("scores/sums")  # of the epoch just validated: samples, loss, merits
     best: Tensor = progress("scores/best")
 
     def __init__(self, device: torch.device, rivals: int = 1) -> None:
@@ -37,11 +38,11 @@ class Scores(Part):
         self.best.copy_(self._leader())
         self.sums.zero_()
 
-    def add(self, loss: Tensor, y: Tensor, *rivals: Tensor) -> None:
-        """Count a validation batch: its mean loss, its labels, and the logits of every rival."""
+    def add(self, loss: Tensor, target: Target, y: Tensor, *rivals: Tensor) -> None:
+        """Count a validation batch: its mean loss, its targets, and the answers of every rival."""
         n = torch.full_like(loss.detach(), len(y))
-        hits = [(logits.argmax(1) == y).sum().to(n.dtype) for logits in rivals]
-        self.sums.add_(torch.stack([n, loss.detach() * n, *hits]).float())
+        merits = [_merit(target, answers.detach(), y).to(n.dtype) for answers in rivals]
+        self.sums.add_(torch.stack([n, loss.detach() * n, *merits]).float())
 
     def _leader(self) -> Tensor:
         """The better of the last epoch and the best before; one without samples or a finite loss never is."""
@@ -50,6 +51,13 @@ class Scores(Part):
         return torch.where(counts & (lower | (self.best[0] == 0)), self.sums, self.best)
 
     def result(self) -> tuple[float, list[float]] | None:
-        """Return the best epoch's mean loss and accuracies; None when no epoch brought any."""
-        samples, loss, *hits = self._leader().tolist()
-        return (loss / samples, [h / samples for h in hits]) if samples else None
+        """Return the best epoch's mean loss and merits a sample; None when no epoch brought any."""
+        samples, loss, *merits = self._leader().tolist()
+        return (loss / samples, [m / samples for m in merits]) if samples else None
+
+
+def _merit(target: Target, answers: Tensor, y: Tensor) -> Tensor:
+    """Return how many of a batch's classes are right; of what has no classes, how small its loss is."""
+    if isinstance(target, Classification):
+        return (answers.argmax(1) == target.strata(y)).sum()
+    return -target.trained(answers, y) * len(y)
