@@ -256,8 +256,8 @@ def _leave_room(learner: Learner, task: Task, data: Data, room: float, cost: flo
         method.adopt(most(worth, found[0]))
         warnings.warn(
             HatrackWarning(
-                f"task {task.name!r}: within a cost of {cost:g} in {target.judged().score}, {_free(learner):.1%} of the "
-                f"weights can be left free, not {room:.0%}; allow a larger cost, or give more samples."
+                f"task {task.name!r}: within a cost of {cost:g} in {target.judged().score}, {_free(learner):.1%} of "
+                f"the weights can be left free, not {room:.0%}; allow a larger cost, or give more samples."
             ),
             stacklevel=4,
         )
