@@ -64,8 +64,8 @@ def _said(run: Run) -> str:
     if count == 1:
         return opening
     if not moved:
-        return put(f"{opening} No task’s accuracy changed after it was learned.")
-    return put(f"{opening} The accuracy of {len(moved)} of the {count} tasks changed after they were learned.")
+        return f"{opening} {put('No task’s accuracy changed after it was learned.')}"
+    return f"{opening} {put('The accuracy of')} {len(moved)} of the {count} tasks changed after they were learned."
 
 
 def _reached(run: Run, acc: float | None) -> str | None:
