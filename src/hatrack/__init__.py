@@ -72,7 +72,7 @@ _HOMES = {
     "HatrackError": "errors",
     "HatrackWarning": "errors",
     "Hats": "learn.hats",
-    "Inputs": "data.task",
+    "Inputs": "data.inputs",
     "Learner": "learn.learner",
     "Method": "methods.base",
     "PMask": "methods.pmask",

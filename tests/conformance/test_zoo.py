@@ -14,9 +14,9 @@ REFUSED = {
     "den": "bare cross mobile shuffle tokens unet".split(),
     "ucl": """
         bare bare-batch-norm biased biased-bare by-hand cells channels-last coded-bias conv1d cross encoder
-        encoder-first encoder-tbd group-norm gru learned-input llama low-rank low-rank-merged lstm lstm-deep one-group
-        rms-norm rnn shifted shifted-smooth spectral-norm spectrum tied-bare tied-parameter tokens transformed unet vit
-        weight-norm written-out-norm zeroed
+        encoder-first encoder-tbd group-norm gru last-word learned-input llama low-rank low-rank-merged lstm
+        lstm-deep one-group rms-norm rnn shifted shifted-smooth spectral-norm spectrum tied-bare tied-parameter
+        tokens transformed unet vit weight-norm written-out-norm zeroed
         """.split(),
 }
 PAIRS = [(name, net) for net in ZOO for name in METHODS]

@@ -82,3 +82,23 @@ def test_the_head_alone_does_not_learn_it() -> None:
     learner = hatrack.Learner(net, METHODS["sgd"](), adam, **options)
     learner.learn(task("words 0", range(1, 3), seed=0))
     assert learner.matrix()[0][0] <= 0.9
+
+
+def test_every_word_gets_an_answer_of_its_own() -> None:
+    from .catalogue import prepare
+    from .padded_nets import made, texts
+    from .peft_nets import BERT
+
+    def tags(name: str, divisor: int, seed: int) -> hatrack.Task:
+        x = texts(SAMPLES, seed)
+        y = (x["input_ids"] % divisor == 0).long().masked_fill(x["attention_mask"] == 0, -100)
+        return hatrack.Task(name, train=(x, y), test=(x, y), target=hatrack.targets.Dense(ignore_index=-100))
+
+    prepare("transformers")
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"features": "last_hidden_state", "epochs": 4, "batch_size": 32, "device": "cpu"}
+    learner = hatrack.Learner(made(*BERT), hatrack.HAT(), adam, **options)
+    for number, divisor in enumerate((2, 3)):
+        learner.learn(tags(f"multiples of {divisor}", divisor, seed=number))
+    assert min(learner.matrix()[-1]) >= 0.95
+    assert learner.verify().ok
