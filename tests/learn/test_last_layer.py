@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from hatrack import HAT, CapacityWarning, HatrackWarning, Learner, Task
+from hatrack import HAT, CapacityWarning, HatrackWarning, Hats, Learner, Task
 from hatrack.learn.last_layer import taken_off
 from hatrack.methods import METHODS
 from hatrack.nets import build
+from hatrack.targets import Classification
 from zoo import ZOO
 from zoo import tasks as tasks_of
 
@@ -71,6 +72,12 @@ def test_a_projection_is_none() -> None:
     assert not noticed(Classifier("fc", then=nn.ReLU(inplace=True)))  # written into: no longer the layer's output
     assert not noticed(Classifier("out", classes=8))
     assert not noticed(build("mlp", (1, 8, 8), widths=(10,)))
+
+
+def test_it_is_said_in_any_loop() -> None:
+    hats = Hats(Classifier(), METHODS["sgd"]())
+    with pytest.warns(HatrackWarning, match=r"before 'a': the network ends in fc, 7 wide"):
+        hats.begin("a", Classification(2), steps=1, example=torch.rand(2, 64))
 
 
 def test_it_is_said_once() -> None:
