@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from hatrack import HAT, CapacityWarning, HatrackWarning, Learner, Task
-from hatrack.learn.last_layer import taken_off
+from hatrack import HAT, CapacityWarning, HatrackWarning, Hats, Learner, Task
+from hatrack.learn.last_layer import notice_last_layer, own_last_layer, taken_off
 from hatrack.methods import METHODS
-from hatrack.nets import build
+from hatrack.nets import NETS, build
+from hatrack.nets.model import Model
+from hatrack.targets import Classification
 from zoo import ZOO
 from zoo import tasks as tasks_of
 
@@ -73,6 +75,21 @@ def test_a_projection_is_none() -> None:
     assert not noticed(build("mlp", (1, 8, 8), widths=(10,)))
 
 
+SHAPES = {"conv1d": (6, 32)}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_no_built_in_network_ends_in_a_linear_map(name: str) -> None:
+    shape = SHAPES.get(name, (3, 32, 32))
+    assert own_last_layer(Model(build(name, shape), torch.device("cpu")), torch.zeros(1, *shape)) is None
+
+
+def test_it_is_said_in_any_loop() -> None:
+    hats = Hats(Classifier(), METHODS["sgd"]())
+    with pytest.warns(HatrackWarning, match=r"before 'a': the network ends in fc, 7 wide"):
+        hats.begin("a", Classification(2), steps=1, example=torch.rand(2, 64))
+
+
 def test_it_is_said_once() -> None:
     learner = Learner(Classifier(), HAT(), epochs=1, device="cpu")
     tasks = [Task(name, (torch.rand(12, 64), torch.arange(12) % 2)) for name in "ab"]
@@ -86,9 +103,6 @@ def test_it_is_said_once() -> None:
 
 @pytest.mark.parametrize("name", list(ZOO))
 def test_no_network_of_the_zoo_is_taken_for_one(name: str) -> None:
-    from hatrack.learn.last_layer import notice_last_layer
-    from hatrack.nets.model import Model
-
     kept = ZOO[name]
     model = Model(kept.build(), torch.device("cpu"))
     x = tasks_of(kept, count=1)[0].inputs.on(model.device)(kept.batch(2, 0))

@@ -26,6 +26,7 @@ from hatrack.learn.capacity import taken_weights, used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
 from hatrack.learn.fit import Fit, Resume
 from hatrack.learn.history import TaskHistory
+from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, writes
 from hatrack.learn.proof import verification as proof
@@ -152,6 +153,8 @@ class Core:
 
     def _add_task(self, learned: Learned, features: tuple[int, ...], history: TaskHistory) -> None:
         """Give a task its head, for features of this shape, and the tensors that are its own."""
+        if not self.tasks:
+            notice_last_layer(self.model, self.model.example, learned.name, learned.classes)
         head = generator(self.seed, "head", self.finished)
         self.model.add_task(learned.target, head, self.method.private(), features)
         self.tasks.append(learned)

@@ -24,7 +24,6 @@ from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import check_free
 from hatrack.learn.fit import Fit, Phase
 from hatrack.learn.history import TaskHistory
-from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
 from hatrack.learn.machine.side_by_side import let_go
@@ -145,8 +144,6 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
         with drawable(task):
             model.tried(drawn)  # else it would come to light after training
         model.meet(drawn)
-        if not index:
-            notice_last_layer(model, model.example, task.name, target.outputs)
         with fitting(task, drawn):
             learner._add_task(learned, features, TaskHistory.of(task))
     else:  # a loaded learner has it without what is the user's own
