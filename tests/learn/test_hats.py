@@ -318,6 +318,41 @@ def test_the_first_input_is_made_where_none_is_given(made: Any, x: Tensor) -> No
     assert hats.verify().ok
 
 
+class Texts(nn.Module):
+    """Mean embedding of the words that a mask lets through: two inputs, of any length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.layer = nn.Embedding(30, 12), nn.Linear(12, 20)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        mean = (self.words(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return {"states": self.words(ids), "pooled": torch.relu(self.layer(mean))}
+
+
+def test_texts_of_several_lengths_with_a_mask(tmp_path: Path) -> None:
+    hats = Hats(Texts(), HAT(s_max=20.0), features="pooled")
+    random = torch.Generator().manual_seed(0)
+
+    def batch(length: int) -> dict[str, Tensor]:
+        ids = torch.randint(0, 30, (8, length), generator=random)
+        return {"ids": ids, "mask": (torch.arange(length) < length - 1).float().expand(8, -1).clone()}
+
+    for name in ("a", "b"):
+        hats.begin(name, Classification(2), steps=4, example=batch(6))
+        optimizer = hats.guard(AdamW(hats.trainable()))
+        for length in (5, 7, 6, 9):
+            optimizer.zero_grad()
+            (cross_entropy(hats(**batch(length)), torch.arange(8) % 2) + hats.penalty()).backward()
+            optimizer.step()
+        hats.end()
+    asked = batch(7)
+    answers = hats.wear("a")(**asked)
+    assert hats.verify().ok
+    hats.save(tmp_path)
+    assert torch.equal(Hats.load(tmp_path, Texts()).wear("a")(**asked), answers)
+
+
 def test_regression_answers_in_the_unit_of_its_targets() -> None:
     hats = Hats(net(), HAT(s_max=20.0))
     hats.begin("far", Regression(mean=[100.0], std=[5.0]), steps=STEPS)

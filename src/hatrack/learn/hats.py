@@ -49,7 +49,7 @@ from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.modes import undisturbed
 from hatrack.targets import Target
-from hatrack.tree import at, count, mapped
+from hatrack.tree import at, count, mapped, shapes
 
 
 class Hats(nn.Module):
@@ -300,7 +300,8 @@ class Hats(nn.Module):
 
     def _note(self, x: Any) -> None:
         seen = sum(map(count, self._seen))
-        if seen < kinds.SOME:
+        alike = not self._seen or shapes(x) == shapes(self._seen[0])  # texts may be of several lengths
+        if seen < kinds.SOME and alike:
             self._seen.append(mapped(lambda part: part[: kinds.SOME - seen].detach().clone(), x))
 
     def _confirm(self, x: Any) -> None:
