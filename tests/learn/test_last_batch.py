@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from hatrack import HAT, HatrackError, Learner, Task
+from hatrack.data.feed import Batch
 from hatrack.learn.machine.parallel import ProcessGroup
 
 
@@ -63,6 +64,9 @@ class Mute(ProcessGroup):
     """Of two processes, one that says and hears nothing."""
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None: ...
+
+    def spread(self, loss: Callable[[Batch], Tensor], trained: Mapping[str, Tensor]) -> Callable[[Batch], Tensor]:
+        return lambda batch: loss(self.shard(batch)[0])
 
     def broadcast(self, tensors: Sequence[Tensor], device: torch.device) -> None: ...
 
