@@ -13,6 +13,7 @@ from hatrack.masks.gates import gate, prices, sparsity
 from hatrack.methods.cat import CAT
 from hatrack.methods.parts.attention import attend
 from hatrack.nets import build
+from hatrack.targets import Classification
 
 MASKS = [
     torch.tensor([1, 0, 0, 1, 0, 1, 0, 0, 1]).bool(),  # five units of the first layer, four of the second
@@ -144,7 +145,7 @@ def test_the_better_of_mask_and_attention_answers() -> None:
         method = in_main_phase([0.5, 0.9, 0.1, 0.3])
         y = torch.zeros(4, dtype=torch.long)
         answers = [torch.eye(3)[[0] * hits + [1] * (4 - hits)] for hits in (masked, attended)]
-        method.scores.add(torch.tensor(1.0), y, *answers)
+        method.scores.add(torch.tensor(1.0), Classification(3), y, *answers)
         method.end_task(None)
         assert bool(method.attention[3]) == (attended > masked)
         assert bool(method.answering()) == (attended > masked)
