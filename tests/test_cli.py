@@ -294,9 +294,9 @@ def test_bench_makes_the_table_of_the_device(
     import torch
 
     from hatrack.bench import cpu, speed
-    from hatrack.learn import learner
+    from hatrack.learn import core
 
-    monkeypatch.setattr(learner, "pick_device", torch.device)
+    monkeypatch.setattr(core, "pick_device", torch.device)
     monkeypatch.setattr(cpu, "cpu_table", lambda device: f"cpu_table on {device}")
     monkeypatch.setattr(speed, "speed_table", lambda device: f"speed_table on {device}")
     assert main(["bench", "--device", kind]) == 0
