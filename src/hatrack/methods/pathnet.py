@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -150,7 +150,7 @@ class PathNet(Method):
     def loss(self, batch: Batch) -> Tensor:
         return self.task_loss(self._logits(batch.x, self.task, self._active), batch)
 
-    def _logits(self, x: Tensor, task: int, active: Narrow | None) -> Tensor:
+    def _logits(self, x: Any, task: int, active: Narrow | None) -> Tensor:
         """Compute the active modules alone, where the network lets us; else all, and gate them."""
         return self.model.logits(x, task, self.unit_gates(task)) if active is None else active.logits(x, task)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,13 +49,13 @@ class Narrow:
         self._shape = units.features.shape
         self._features = _cut((features == ON) | open[features.clamp_min(0)])
 
-    def logits(self, x: Tensor, task: int) -> Tensor:
+    def logits(self, x: Any, task: int) -> Tensor:
         """Return the logits of a task's own head."""
         with self._model.precision.products():
             logits: Tensor = self._model.heads[task](self.features(x, task))
         return logits
 
-    def features(self, x: Tensor, task: int) -> Tensor:
+    def features(self, x: Any, task: int) -> Tensor:
         """Return the features of x for a task, with zeros where units are closed."""
         model = self._model
         own = {**model.tensors(), **model.private[task]}
