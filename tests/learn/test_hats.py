@@ -404,3 +404,71 @@ def test_refusals_are_one_line_and_change_nothing(tmp_path: Path) -> None:
 
 def test_learner_and_hats_stand_on_one_core() -> None:
     assert isinstance(Hats(net())._core, Learner.__mro__[1])
+
+
+def test_averages_of_the_whole_module_break_nothing() -> None:
+    network = net()
+    network[0].bias.requires_grad_(False).uniform_(-1, 1)
+    hats = Hats(network, HAT(s_max=50.0))
+    teach(hats, "a", 1)
+    hats.begin("b", Classification(3), steps=STEPS)
+    optimizer = hats.guard(AdamW(hats.trainable(), lr=0.01))
+    average = {name: tensor.clone() for name, tensor in hats.state_dict().items()}
+    for x, y in batches(2):
+        optimizer.zero_grad()
+        (cross_entropy(hats(x), y) + hats.penalty()).backward()
+        optimizer.step()
+        for name, tensor in hats.state_dict().items():  # rounds, also where nothing moves
+            average[name].mul_(0.9).add_(tensor * 0.1)
+    before = {name: tensor.clone() for name, tensor in hats.state_dict().items()}
+    hats.load_state_dict(average)
+    assert not torch.equal(before["heads.0.weight"], average["heads.0.weight"])
+    hats.end()
+    assert hats.verify().ok
+    assert torch.equal(hats.state_dict()["heads.0.weight"], before["heads.0.weight"])
+    assert torch.equal(hats.state_dict()["net.0.bias"], before["net.0.bias"])
+    assert torch.equal(hats.state_dict()["heads.1.weight"], average["heads.1.weight"])
+
+
+def test_what_is_changed_between_tasks_is_found_not_mended() -> None:
+    hats = Hats(net(), HAT(s_max=50.0))
+    x = torch.randn(20, 12, generator=torch.Generator().manual_seed(9))
+    teach(hats, "a", 1)
+    teach(hats, "b", 2)
+    lock = hats._core.method.lock
+    assert lock is not None
+    before = hats.wear("a")(x)
+    with torch.no_grad():
+        for kept in lock._kept:  # of "a"
+            kept.parameter[kept.free == 0] += 0.1
+    assert not torch.equal(hats(x), before)
+    assert not hats.verify().ok
+
+
+def test_gradients_of_the_task_before_are_not_added_to() -> None:
+    hats = Hats(net(), HAT(s_max=50.0))
+    teach(hats, "a", 1)
+    assert any(p.grad is not None for p in hats.net.parameters())
+    hats.begin("b", Classification(3), steps=STEPS)
+    assert all(p.grad is None for p in hats.parameters())
+
+
+def test_wrong_calls_of_a_loop_are_one_line() -> None:
+    hats = Hats(net(), HAT(s_max=50.0))
+    with pytest.raises(HatrackError, match="task 'a', example: inputs must be numbers"):
+        hats.begin("a", Classification(3), steps=STEPS, example="x")
+    hats.begin("a", Classification(3), steps=STEPS)
+    optimizer = hats.guard(SGD(hats.trainable(), lr=0.1))
+    with pytest.raises(HatrackError, match="task 'a': this optimiser is guarded already"):
+        hats.guard(optimizer)
+    with pytest.raises(HatrackError, match=r"task 'a': the penalty is .* call hats\(x\) before"):
+        hats.penalty()
+    with pytest.raises(HatrackError, match=r"a batch is given as hats\(x\)"):
+        hats()
+    x, y = next(batches(1))
+    hats(x)
+    with pytest.raises(HatrackError, match=r"cannot take the inputs of task 'a' \(\(5,\)"):
+        hats(torch.zeros(4, 5))
+    cross_entropy(hats.eval()(x), y).backward()
+    with pytest.raises(HatrackError, match=r"task 'a': .* leave out all gates; .* hats\.train\(\)"):
+        optimizer.step()

@@ -184,6 +184,12 @@ def _refused(match: str, task: Task, head: Any, learner: Learner, folder: Path, 
     assert held(learner, folder) == before
 
 
+def not_finite(head: nn.Linear) -> nn.Linear:
+    lost = copy.deepcopy(head)
+    nn.init.constant_(lost.weight[0], float("nan"))
+    return lost
+
+
 def test_what_cannot_be_adopted_is_refused_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     net, head = taught(mlp(), epochs=1)
     first, second = digits()
@@ -198,6 +204,7 @@ def test_what_cannot_be_adopted_is_refused_in_one_line_and_leaves_nothing(tmp_pa
         (r"^task 'digits 0-1': head must be the last linear layer .* got Sequential", first, nn.Sequential(head), {}),
         (r"head must be .* got Conv2d", first, nn.Conv2d(16, 2, 3), {}),
         (r"head is of torch.float64, heads are of torch.float32", first, copy.deepcopy(head).double(), {}),
+        (r"^task 'digits 0-1': head has numbers that are not finite", first, not_finite(head), {}),
         (r"^task 'digits 0-1': head reads 9 units, the network gives 16", first, nn.Linear(9, 2), {}),
         (r"^task 'several' has 3 outputs \(multilabel\), its head 2", several, head, {}),
         (r"^task 'digits 0-1': head is missing, .* net\.fc = net\.fc, torch\.nn\.Identity\(\)", first, None, {}),

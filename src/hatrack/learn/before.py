@@ -9,6 +9,7 @@ structure  of everything else it is enough to remember which things were held wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ class Before:
         """`state`: what finished tasks left in the method, where that stands in a file, and not in the method yet."""
         model = learner.model
         self.net = on_host({f"net/{name}": tensor for name, tensor in model.tensors().items()})
+        self._frozen = {name for name, p in model.net.named_parameters() if not p.requires_grad}
         self.heads = [on_host(dict(head.named_parameters())) for head in model.heads]
         self._begun = [on_host(own) for own in model.private[learner.finished :]]  # of a task that goes on
         self.state = on_host(learner.method.state() if state is None else state)
@@ -76,6 +78,16 @@ class Before:
         learner.locked_values.held = dict(self._held)
         learner.stored.clear()  # its keys do not tell a task from another that is learned in its place
         learner.__dict__.update(self._fields)
+
+    @torch.no_grad()
+    def hold(self, model: Model, trained: Iterable[Tensor]) -> None:
+        """Give heads and frozen parameters of before the task their values back, less what is `trained`."""
+        known = {id(tensor) for tensor in trained}
+        for head, copies in zip(model.heads, self.heads, strict=False):
+            _write({name: p for name, p in head.named_parameters() if id(p) not in known}, copies)
+        for name, p in model.net.named_parameters():
+            if name in self._frozen and not p.requires_grad and id(p) not in known:
+                p.copy_(self.net[f"net/{name}"])
 
 
 def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

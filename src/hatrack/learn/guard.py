@@ -17,16 +17,17 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hatrack.errors import HatrackError
 from hatrack.methods.base import Method
 
 
 class Guard:
-    """Guards the steps of one optimiser; `refuse` is called before each, `count` after."""
+    """Guards the steps of one optimiser in one task; `refuse` is called before each, `count` after."""
 
     def __init__(
-        self, method: Method, optimizer: Optimizer, refuse: Callable[[], None], count: Callable[[], None]
+        self, method: Method, optimizer: Optimizer, task: str, refuse: Callable[[], None], count: Callable[[], None]
     ) -> None:
-        self._method, self._refuse, self._count = method, refuse, count
+        self._method, self._task, self._refuse, self._count = method, task, refuse, count
         gates = {id(tensor) for tensor in method.gates().values()}
         mixed = [g for g in optimizer.param_groups if not all(id(p) in gates for p in g["params"])]
         self._gates = [p for group in mixed for p in group["params"] if id(p) in gates]
@@ -38,8 +39,15 @@ class Guard:
         optimizer.register_step_post_hook(self._after)
 
     def _edit(self) -> None:
-        if any(tensor.grad is not None for tensor in self._method.trainable().values()):
-            self._method.after_backward()
+        if all(tensor.grad is None for tensor in self._method.trainable().values()):
+            return
+        gates = self._method.gates().values()
+        if gates and all(gate.grad is None for gate in gates):
+            raise HatrackError(
+                f"task {self._task!r}: a step whose gradients leave out all gates; answer the batches that are trained "
+                f"on in training mode, hats.train()."
+            )
+        self._method.after_backward()
 
     def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._refuse()

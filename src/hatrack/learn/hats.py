@@ -29,7 +29,7 @@ from torch.optim import Optimizer
 
 from hatrack.data import kind as kinds
 from hatrack.data.feed import Feed, Part
-from hatrack.data.inputs import Inputs
+from hatrack.data.inputs import Inputs, as_inputs
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.before import Before
@@ -80,6 +80,7 @@ class Hats(nn.Module):
         self._worn: int | None = None
         self._feed: Any = None  # the training samples of the task in progress, where they were handed in
         self._seen: list[Any] = []  # first inputs of the task in progress
+        self._guarded: list[Optimizer] = []  # in the task in progress
         self._own: list[str] = []  # parameters that are registered here while it is learned
         self._steps = self._done = 0  # of an epoch; of guarded optimisers in this task
         self._guessed = False  # whether the unit map was traced with an input that nobody has given
@@ -132,6 +133,8 @@ class Hats(nn.Module):
             core._go_back(before, name)
             self._forget()
             raise
+        for p in self.parameters():
+            p.grad = None  # of the task before: a loop that clears gradients after its steps would add to them
         self._feed, self._steps, self._done, self._worn = feed, steps, 0, None
         self.train(self.training)
         return self
@@ -143,8 +146,8 @@ class Hats(nn.Module):
         self._guessed = given is None and task is None
         if self._guessed:
             return first_input(model, name)
-        x = given if task is None else task.train.first(2)
-        return Inputs().on(model.device)(mapped(lambda part: torch.as_tensor(part).to(model.device), x))
+        x = as_inputs(given, f"task {name!r}, example: inputs") if task is None else task.train.first(2)
+        return Inputs().on(model.device)(mapped(lambda part: part.to(model.device), x))
 
     def _begin(self, name: str, target: Target, x: Any, feed: Feed, steps: int) -> None:
         core, model = self._core, self._core.model
@@ -185,8 +188,10 @@ class Hats(nn.Module):
         """
         self._refuse_idle()
         method, task = self._core.method, self._core.finished
-        refuse_unfit_optimizer(optimizer, method.trainable())
         name = self._core.tasks[task].name
+        refuse_unfit_optimizer(optimizer, method.trainable())
+        if any(optimizer is guarded for guarded in self._guarded):
+            raise HatrackError(f"task {name!r}: this optimiser is guarded already; hats.guard is called once for each.")
 
         def refuse() -> None:
             if self._core.finished != task or len(self._core.tasks) == task:
@@ -196,7 +201,8 @@ class Hats(nn.Module):
 
         if method.lock is not None:
             method.lock.trust(None)
-        Guard(method, optimizer, refuse, self._count)
+        Guard(method, optimizer, name, refuse, self._count)
+        self._guarded.append(optimizer)
         return optimizer
 
     def _count(self) -> None:
@@ -212,6 +218,11 @@ class Hats(nn.Module):
     def penalty(self) -> Tensor:
         """Return what the method adds to the loss of the batch that was answered last; 0 in evaluation."""
         self._refuse_idle()
+        if self.training and not self._seen:
+            raise HatrackError(
+                f"task {self._core.tasks[-1].name!r}: the penalty is that of the batch that was answered last in "
+                f"training mode, and there was none; call hats(x) before hats.penalty()."
+            )
         found = self._core.method.penalty() if self.training else None
         return torch.zeros((), device=self._core.device) if found is None else found
 
@@ -260,7 +271,8 @@ class Hats(nn.Module):
         for name in self._own:
             self._parameters.pop(name, None)
         self.heads = nn.ModuleList(self._core.model.heads)
-        self._own, self._seen, self._feed, self._worn, self._guessed = [], [], None, None, False
+        self._own, self._seen, self._guarded = [], [], []
+        self._feed, self._worn, self._guessed = None, None, False
 
     def _refuse_idle(self) -> None:
         if len(self._core.tasks) == self._core.finished:
@@ -283,6 +295,8 @@ class Hats(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the answers to a batch, given as the network takes it: hats(x), hats(a, b) or hats(name=a)."""
+        if bool(args) == bool(kwargs):
+            raise HatrackError("a batch is given as hats(x), hats(a, b) or hats(name=a), by place or by name.")
         x = kwargs or (args if len(args) > 1 else args[0])
         core = self._core
         if self._worn is not None:
@@ -293,9 +307,10 @@ class Hats(nn.Module):
         if self._guessed:
             self._confirm(x)
         with core.model.turn:
+            with fitting(core.tasks[task], x):
+                output = method.forward(x) if self.training else method.predict(x, task)
             if self.training:
                 self._note(x)
-            output = method.forward(x) if self.training else method.predict(x, task)
         return core.tasks[task].target.answer(output)
 
     def _note(self, x: Any) -> None:
@@ -329,9 +344,19 @@ class Hats(nn.Module):
         """The number of tasks that are learned."""
         return self._core.finished
 
+    @torch.no_grad()
     def _hold(self) -> None:
-        if self._core.method.lock is not None:
-            self._core.method.lock.restore()
+        """Undo what the loop wrote into what finished tasks rely on: locked entries, their heads, frozen parameters.
+
+        Only while a task is in progress: what is changed between tasks is for `verify` to find.
+        """
+        core = self._core
+        if core._before is None or len(core.tasks) == core.finished:
+            return
+        if core.method.lock is not None:
+            core.method.lock.restore()
+        if core.method.promises():
+            core._before.hold(core.model, core.method.trainable().values())
 
     def verify(self, **options: Any) -> Verification:
         """Compare all finished tasks bit by bit with what they were; see `Learner.verify`."""

@@ -141,6 +141,8 @@ def _parameters(task: Task, head: nn.Module) -> tuple[Tensor, Tensor | None]:
             f"{type(head).__name__}; leave in the network what comes before that layer."
         )
     weight, bias = head.weight.detach(), head.bias
+    if not all(bool(p.isfinite().all()) for p in head.parameters()):
+        raise HatrackError(f"{whose} has numbers that are not finite; load its weights before.")
     if weight.dtype == torch.float64:
         raise HatrackError(f"{whose} is of {weight.dtype}, heads are of torch.float32; convert network and head.")
     return weight.flatten(1), None if bias is None else bias.detach()

@@ -59,7 +59,7 @@ class Classification(Target):
         if y is None:
             raise HatrackError(
                 f"{where}: the number of classes cannot be seen in a Dataset without `targets`; give "
-                f"Task(..., classes=N)."
+                f"Task(..., classes=N), or Classification(N)."
             )
         return replace(self, classes=max(int(y.max()) + 1 if y.ndim == 1 else y.shape[1], 1))
 
