@@ -18,6 +18,7 @@ from hatrack.testing.predicting import learns_every_target
 EPOCHS = {"ucl": 12}  # 25 at most, where a net's own number does not do
 REFUSES: set[tuple[str, str]] = set()
 TARGETS = {"lwf": {"counts"}, "random": {"counts"}}  # that a method refuses: those of one's own that do not say enough
+EVERY_TARGET = {"hat", "ewc", "lwf", "wsn"}  # a family each; the others with `make test-slow`
 NEEDS_A_GPU = (
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -25,6 +26,12 @@ NEEDS_A_GPU = (
 FAMILIES = {
     "references", "hard masks", "soft masks", "regularisation", "distillation, replay, optimisation",
 }  # fmt: skip
+
+
+def marks(name: str, behaviour: Behaviour) -> tuple[pytest.MarkDecorator, ...]:
+    """Return what a test needs, or that it takes long."""
+    long = behaviour is learns_every_target and name not in EVERY_TARGET
+    return NEEDS_A_GPU if behaviour is runs_on_a_gpu else (pytest.mark.slow,) if long else ()
 
 
 def asked(name: str, net: str) -> list[Behaviour]:
@@ -46,7 +53,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         pytest.param(
             (name, net),
             behaviour,
-            marks=NEEDS_A_GPU if behaviour is runs_on_a_gpu else (),
+            marks=marks(name, behaviour),
             id=f"{name}-{net}-{behaviour.check.__name__}",
         )
         for name in METHODS
