@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hatrack import HAT, HatrackError, Learner
+from hatrack.learn.groups import Groups
 from hatrack.learn.proof.verification import Verification
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import ON, UnitMap
@@ -22,8 +23,8 @@ pytestmark = [
 ]
 
 
-def pushy(parameters: list[Tensor]) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.1)
+def pushy(parameters: Groups) -> torch.optim.Optimizer:
+    return torch.optim.AdamW([*parameters, *parameters["gates"]], lr=0.02, weight_decay=0.1)
 
 
 def plain(parameters: list[Tensor]) -> torch.optim.Optimizer:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import hatrack
 from hatrack import Learner
+from hatrack.learn.groups import Groups
 from hatrack.methods import METHODS
 from zoo import ZOO, Lively, alive, tasks, unit_map
 
@@ -19,9 +20,9 @@ pytestmark = [
 ]
 
 
-def pushy(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+def pushy(parameters: Groups) -> torch.optim.Optimizer:
     """Momentum and decay move an entry even when its gradient is zero."""
-    return torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.1)
+    return torch.optim.AdamW([*parameters, *parameters["gates"]], lr=0.02, weight_decay=0.1)
 
 
 @pytest.mark.parametrize("name", ZOO)

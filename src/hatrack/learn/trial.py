@@ -63,9 +63,9 @@ def try_out(model: Model, task: Task, index: int, size: int) -> tuple[tuple[int,
 def try_target(task: Task, target: Target, features: tuple[int, ...], batch: Batch) -> None:
     """Compute loss and score of answers to the first samples, before hours of training have led to them."""
     head = new_head(width_of(features, target.units_axis), target.outputs, torch.device("cpu"), target.units_axis)
-    head.requires_grad_(False).weight.zero_()
-    head.bias.zero_()
-    output = head(torch.zeros(len(batch.y), *features)).requires_grad_()
+    weight, bias = torch.zeros_like(head.weight), torch.zeros_like(head.bias)
+    # Not a call of the module: hooks on all modules would write to the network, which no lock holds yet.
+    output = head.computed(torch.zeros(len(batch.y), *features), weight, bias).requires_grad_()
     shapes = f"answers of shape {tuple(output.shape)} and targets of shape {tuple(batch.y.shape)}"
 
     with _said(lambda why: f"task {task.name!r}: the loss of {target.name} fails on {shapes}: {why}"):

@@ -123,7 +123,7 @@ def tables(outcome: Outcome) -> list[Table]:
         labels = [*ours, *dict.fromkeys(theirs)]
         rows = [_row(outcome, benchmark, label) for label in labels]
         found = [finding.result for row in rows for finding in row.findings if finding.result is not None]
-        measures = [m.on(found[0]["tasks"]) if found else m for m in study.measures]
+        measures = [m.on(found[0].get("tasks", ())) if found else m for m in study.measures]
         made.append(Table(study.shown(benchmark), measures, rows))
     return made
 
