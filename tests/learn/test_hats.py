@@ -305,6 +305,7 @@ class Convolution(nn.Module):
             torch.rand(4, 3, 50),
         ),
         (lambda: nn.Sequential(nn.Embedding(30, 8), nn.Flatten(), nn.Linear(128, 7)), torch.randint(0, 30, (4, 16))),
+        (lambda: nn.Sequential(nn.Linear(12, 9), nn.ReLU()).double(), torch.rand(4, 12, dtype=torch.float64)),
     ],
 )
 def test_the_first_input_is_made_where_none_is_given(made: Any, x: Tensor) -> None:
