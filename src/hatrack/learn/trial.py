@@ -113,6 +113,10 @@ def _prepared(task: Task, index: int, name: str, split: Split, size: int) -> Bat
         )
     try:
         return next(Feed([Part(index, some, task.inputs, task.target)], torch.device("cpu")).batches(len(some)))
+    except HatrackError as error:
+        if repr(task.name) in str(error):
+            raise
+        raise HatrackError(f"task {task.name!r}: {error}") from error
     except (RuntimeError, TypeError, IndexError) as error:
         raise HatrackError(
             f"the first {name} samples of task {task.name!r} make no batch ({first_line(error)}); bring them to one "
