@@ -272,6 +272,10 @@ PICTURES = (X[:6], Y[:6])
             r"task 't': target 'dense' has no mean of two samples' targets, which mixup needs",
         ),
         (
+            lambda: Task("t", (X[:6], torch.zeros(6, 8, 8).long()), target=Dense(2), augment="cutout,flip"),
+            r"task 't': flip moves pixels and would leave their labels \(dense\) where they are; .* function of inputs",
+        ),
+        (
             lambda: hatrack.tasks("split-digits", augment="flop"),
             r"unknown augmentation of benchmark 'split-digits' 'flop'",
         ),

@@ -172,8 +172,6 @@ def test_what_needs_rows_refuses_a_stream() -> None:
     part = Part(0, split, Inputs(), Classification(2))
     with pytest.raises(HatrackError, match="cannot be chosen; give a map-style one, with __getitem__ and __len__"):
         split.take(torch.arange(2))
-    with pytest.raises(HatrackError, match="has no stored order; give a map-style one"):
-        Feed([part], CPU).labels()
     beside = Part(1, Split(torch.zeros(3, 3, dtype=torch.float64), torch.zeros(3).long()), Inputs(), Classification(2))
     with pytest.raises(HatrackError, match="learned together cannot be iterable Datasets"):
         Feed([part, beside], CPU, training=True)

@@ -195,6 +195,18 @@ def test_a_task_that_diverged_cannot_end() -> None:
     assert hats.abandon().verify().ok
 
 
+def test_a_head_that_is_not_finite_cannot_end() -> None:
+    hats = Hats(net(), HAT(s_max=50.0))
+    hats.begin("a", Classification(3), steps=STEPS)
+    optimizer = hats.guard(SGD(hats.trainable(), lr=0.1))
+    for x, y in batches(1):
+        (cross_entropy(hats(x), y) + hats.penalty()).backward()
+        optimizer.step()
+    hats.heads[0].weight.data[0, 0] = torch.nan
+    with pytest.raises(HatrackError, match="'a' has left numbers in head/weight that are not finite"):
+        hats.end()
+
+
 def test_an_optimiser_of_an_ended_task_moves_nothing_more() -> None:
     hats = Hats(net())
     hats.begin("a", Classification(3), steps=STEPS)
@@ -305,6 +317,7 @@ class Convolution(nn.Module):
             torch.rand(4, 3, 50),
         ),
         (lambda: nn.Sequential(nn.Embedding(30, 8), nn.Flatten(), nn.Linear(128, 7)), torch.randint(0, 30, (4, 16))),
+        (lambda: nn.Sequential(nn.Linear(12, 9), nn.ReLU()).double(), torch.rand(4, 12, dtype=torch.float64)),
     ],
 )
 def test_the_first_input_is_made_where_none_is_given(made: Any, x: Tensor) -> None:

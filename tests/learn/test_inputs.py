@@ -310,3 +310,18 @@ def test_bytes_that_a_network_looks_up_are_ids_also_after_a_load(method: str, tm
     assert torch.equal(loaded.predict(x, "a"), before)
     loaded.learn(task("b", ids))
     assert loaded.verify().ok or not loaded.method.promises()
+
+
+@pytest.mark.parametrize(
+    ("collate", "words"),
+    [
+        (3, "task 't', train: collate must be a function of a list of samples that returns .* got 3"),
+        (lambda samples: 3, r"task 't': collate must return \(inputs, targets\), got int"),
+    ],
+)
+def test_a_collate_that_makes_no_batch_names_the_task(collate: Any, words: str) -> None:
+    rows = torch.utils.data.TensorDataset(torch.rand(20, 4), torch.arange(20) % 2)
+    learner = hatrack.Learner(nn.Linear(4, 3), epochs=1, device="cpu")
+    with pytest.raises(HatrackError, match=words):
+        learner.learn(hatrack.Task("t", rows, classes=2, collate=collate))
+    assert learner.finished == 0

@@ -85,3 +85,9 @@ def test_a_network_without_shapes_is_refused_until_it_has_run(lazy: Callable[[],
 def test_a_scripted_network_is_refused() -> None:
     with pytest.raises(HatrackError, match="give the one it was made from"):
         Learner(torch.jit.script(nn.Linear(2, 2)))
+
+
+def test_a_compiled_network_is_refused() -> None:
+    made = torch.compile(nn.Linear(2, 2), backend="eager")
+    with pytest.raises(HatrackError, match=r"torch\.compile .* give the one it was made from"):
+        Learner(made)

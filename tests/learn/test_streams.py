@@ -122,6 +122,27 @@ def test_an_epoch_of_a_given_length(tasks: list[Task], tmp_path: Path) -> None:
     assert task.about["train"] == len(task.train) == 100
 
 
+def test_guessing_counts_the_classes_of_a_stream(tasks: list[Task]) -> None:
+    made = learner("random")
+    made.learn(tasks[0])
+    assert tasks[0].train.labels is None
+    labels = [y for _, y in Tar(tasks[0].train._x.shards)]
+    shares = torch.bincount(torch.tensor(labels)).double() / len(labels)
+    assert torch.allclose(made.method.state()["log_frequency/0"].exp(), shares)
+
+
+def test_a_stream_that_gives_its_samples_once_is_named() -> None:
+    class Once(IterableDataset[Any]):
+        def __init__(self) -> None:
+            self.samples = iter([(torch.rand(1, 4, 4), 0)] * 8)
+
+        def __iter__(self) -> Iterator[Any]:
+            return self.samples
+
+    with pytest.raises(HatrackError, match="task 'a': its training part gives no sample when it is gone through once"):
+        learner().learn(Task("a", Once(), Once(), classes=2))
+
+
 @pytest.mark.parametrize("method", ["joint", "replay-all", "a-gem"])
 def test_a_method_that_goes_back_to_samples_refuses_a_stream(method: str, tasks: list[Task]) -> None:
     made = learner(method)

@@ -163,7 +163,9 @@ def test_what_is_ones_own_goes_on_after_a_load_when_the_task_is_handed_in_again(
             "task 't': target must be one of hatrack.targets or your own Target",
         ),
         ({"target": Classification(2), "classes": 2}, "task 't': give target or classes"),
-        ({"weights": [1.0]}, "task 't': weights must be 50 figures of 0 or more"),
+        ({"weights": [1.0]}, r"task 't': weights must be 50 figures of 0 or more, .* got \(1,\)"),
+        ({"weights": [1.0] * 49 + [-2.0]}, r"got -2 among them"),
+        ({"weights": [0.0] * 50}, r"got none above 0"),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_task_is_made(given: dict[str, Any], said: str) -> None:
@@ -251,7 +253,10 @@ def test_a_target_of_ones_own_is_learned_kept_and_loaded(tmp_path: Any) -> None:
     assert loaded.tasks[0].target.facts()["score"] == "mean error of the grade"
     assert loaded.verify().ok  # its fields are sealed too
     assert torch.equal(loaded.predict(X, "grades"), made.predict(X, "grades"))
+    with pytest.raises(HatrackError, match=r"target 'ordered' is the user's own, .* learner\.remember"):
+        loaded.decode(loaded.predict(X, "grades"), "grades")
     loaded.remember(task("grades", GRADES, target=Ordered()))
+    assert loaded.decode(loaded.predict(X, "grades"), "grades") == made.decode(made.predict(X, "grades"), "grades")
     assert loaded.evaluate(task("grades", GRADES, target=Ordered()), "grades") == made.matrix()[1][0]
 
 

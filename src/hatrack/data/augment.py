@@ -29,13 +29,14 @@ GREY = (0.299, 0.587, 0.114)  # the share of red, green and blue in brightness (
 class BuiltIn:
     """`draw(x)` gives the random numbers for a batch, `apply(x, drawn)` what they make of it; `mixes`: targets too.
 
-    `bounded`: it takes numbers from 0 to 1 only.
+    `bounded`: it takes numbers from 0 to 1 only; `moves`: pixels change their places.
     """
 
     draw: Callable[[Tensor], Any]
     apply: Callable[[Tensor, Any], Tensor]
     mixes: bool = False
     bounded: bool = False
+    moves: bool = False
 
 
 def draw_flip(x: Tensor) -> Tensor:
@@ -118,8 +119,8 @@ def mixup(values: Tensor, drawn: tuple[Tensor, Tensor]) -> Tensor:
 
 
 BUILT_IN = {
-    "flip": BuiltIn(draw_flip, flip),
-    "crop": BuiltIn(draw_crop, crop),
+    "flip": BuiltIn(draw_flip, flip, moves=True),
+    "crop": BuiltIn(draw_crop, crop, moves=True),
     "colour": BuiltIn(draw_colour, colour, bounded=True),
     "cutout": BuiltIn(draw_cutout, cutout),
     "mixup": BuiltIn(draw_mixup, mixup, mixes=True),

@@ -51,6 +51,11 @@ class BuiltIns:
     def mixes(self) -> bool:
         return any(BUILT_IN[name].mixes for name in self.names)
 
+    @property
+    def moves(self) -> str | None:
+        """The first one that moves pixels, and not the targets of positions."""
+        return next((name for name in self.names if BUILT_IN[name].moves), None)
+
     def __str__(self) -> str:
         return ",".join(self.names)
 
@@ -100,6 +105,7 @@ class Own:
     way: str | None = field(default=None)  # batch, sample or picture; None until a batch has been tried
 
     mixes = False
+    moves = None  # as far as can be seen
     recordable = False  # it may ask for numbers, or draw them on the host
 
     def __post_init__(self) -> None:

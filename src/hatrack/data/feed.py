@@ -21,7 +21,7 @@ from hatrack.data.inputs import Inputs, as_floats
 from hatrack.data.loading import Loading
 from hatrack.data.order import Order, Sampling
 from hatrack.data.packing import Packing
-from hatrack.data.samples import RANDOM_ACCESS, Split
+from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
 from hatrack.targets import Target
 from hatrack.tree import count, form, leaves, mapped, shapes
@@ -169,9 +169,7 @@ class Feed:
         )
 
     def labels(self) -> Tensor:
-        """Return all targets of one task in their stored order."""
-        if self._parts[0].split.streams:
-            raise HatrackError(f"an iterable Dataset has no stored order; {RANDOM_ACCESS}")
+        """Return all targets of one task in their stored order, of a stream in that of a pass."""
         if self.resident:
             return self._y
         return torch.cat([batch.y for batch in self.batches(1024)])

@@ -186,6 +186,10 @@ def split_of(given: Pair | Dataset[Any] | Split, where: str, collate: Collate | 
     """Return what was given as one part of a task; `length`: the samples of an epoch, of a stream."""
     if length is not None and (isinstance(length, bool) or not isinstance(length, Integral) or length < 1):
         raise HatrackError(f"{where}: length must be a whole number, 1 or more, got {length!r}.")
+    if collate is not None and not callable(collate):
+        raise HatrackError(
+            f"{where}: collate must be a function of a list of samples that returns (inputs, targets), got {collate!r}."
+        )
     if isinstance(given, IterableDataset):
         return Split(given, None, collate=collate, length=_counted(given, where) if length is None else length)
     if length is not None:

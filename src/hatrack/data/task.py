@@ -191,6 +191,11 @@ class Task:
                 raise HatrackError(f"{where}: a balanced sampler needs classes, {self.target.name} has none.")
             if self.train.labels is None:
                 raise HatrackError(f"{where}: a balanced sampler needs labels; give the Dataset targets.")
+        if self.augment is not None and self.augment.moves is not None and self.target.per_position:
+            raise HatrackError(
+                f"{where}: {self.augment.moves} moves pixels and would leave their labels ({self.target.name}) where "
+                f"they are; give augment= a function of inputs and targets."
+            )
         if self.augment is not None and self.augment.mixes:
             with _of(where):
                 labels = self.train.labels
@@ -259,8 +264,10 @@ def _weights(given: Any, parts: Mapping[str, Split], where: str) -> Tensor:
         or not bool((weights >= 0).all() & weights.isfinite().all())
         or not bool(weights.any())
     ):
+        wrong = weights[~((weights >= 0) & weights.isfinite())]
+        got = f"{wrong[0].item():g} among them" if len(wrong) else "none above 0"
         raise HatrackError(
             f"{where}: weights must be {wanted} figures of 0 or more, one a training sample, got "
-            f"{tuple(weights.shape)}."
+            f"{got if weights.shape == (wanted,) else tuple(weights.shape)}."
         )
     return weights

@@ -17,8 +17,9 @@ LENGTH = 16  # of a text or a sequence
 
 def first_input(model: Model, task: str) -> Tensor:
     """Return one input of zeros that goes through the network."""
+    usual = next((p.dtype for p in model.net.parameters() if p.is_floating_point()), None)
     for candidate in _candidates(model.net):
-        x = candidate.to(model.device)
+        x = candidate.to(model.device, usual if candidate.is_floating_point() else None)
         try:
             model.try_out(x)
         except Exception:  # of which kind depends on the layer

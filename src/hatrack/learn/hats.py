@@ -238,7 +238,8 @@ class Hats(nn.Module):
                 f"task {learned.name!r} has seen no step of a guarded optimiser; train with hats.guard(optimizer), or "
                 f"give the task up with abandon()."
             )
-        lost = next((name for name, tensor in model.tensors().items() if not bool(tensor.isfinite().all())), None)
+        written = {**model.tensors(), **core.method.trainable()}
+        lost = next((name for name, tensor in written.items() if not bool(tensor.isfinite().all())), None)
         if lost is not None:  # 0 · NaN is NaN: not even a closed gate keeps it from old answers
             raise HatrackError(
                 f"task {learned.name!r} has left numbers in {lost} that are not finite; give it up with abandon(), and "

@@ -86,6 +86,11 @@ def refuse_stream(method: Method, task: Task) -> None:
 def _refuse_network(net: nn.Module) -> None:
     if isinstance(net, torch.jit.ScriptModule):
         raise HatrackError("a scripted network does not let its layers be looked into; give the one it was made from.")
+    if "_orig_mod" in net._modules:  # its trace would end where the compiler begins, and all of it be frozen
+        raise HatrackError(
+            "a network that torch.compile has wrapped does not let its layers be looked into; give the one it was made "
+            "from (net._orig_mod)."
+        )
     if not any(True for _ in net.parameters()):
         raise HatrackError(f"{type(net).__name__} has no parameters to learn with.")
     for name, tensor in [*net.named_parameters(), *net.named_buffers()]:

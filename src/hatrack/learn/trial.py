@@ -106,8 +106,17 @@ def _augmented(task: Task, augment: Augmentation, index: int, device: torch.devi
 def _prepared(task: Task, index: int, name: str, split: Split, size: int) -> Batch:
     """Return the first samples of a part, prepared on the host: a device need not hold all of them yet."""
     some = split.begin(min(size, LARGEST))
+    if len(some) == 0:
+        raise HatrackError(
+            f"task {task.name!r}: its {name} part gives no sample when it is gone through once more; let __iter__ "
+            f"begin anew every time."
+        )
     try:
         return next(Feed([Part(index, some, task.inputs, task.target)], torch.device("cpu")).batches(len(some)))
+    except HatrackError as error:
+        if repr(task.name) in str(error):
+            raise
+        raise HatrackError(f"task {task.name!r}: {error}") from error
     except (RuntimeError, TypeError, IndexError) as error:
         raise HatrackError(
             f"the first {name} samples of task {task.name!r} make no batch ({first_line(error)}); bring them to one "

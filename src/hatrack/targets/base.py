@@ -236,6 +236,7 @@ class Target:
             "units_axis": self.units_axis,
             "judged": list(self.judged()[:2]),
             "translates": type(self).answer is not Target.answer,  # answers are not what the head gives
+            "decodes": type(self).decode is not Target.decode,
             **({"own": own} if own else {}),
             **{key: list(value) if isinstance(value, tuple) else value for key, value in told.items()},
         }

@@ -57,6 +57,11 @@ class Foreign(Target):
             self._missing()
         return output
 
+    def decode(self, answer: Tensor) -> Any:
+        if self.told.get("decodes"):
+            self._missing()
+        return answer
+
     def _missing(self) -> NoReturn:
         raise HatrackError(f"target {self.name!r} is the user's own, and {AGAIN}.")
 
