@@ -86,14 +86,14 @@ def resumes_the_same(case: Case) -> str | None:
 
 @behaviour("draw from the seeds that it is given, and leave the caller's random numbers alone", "mlp", "conv")
 def is_deterministic(case: Case) -> None:
-    again = case.learner()
+    again, task = case.learner(), case.tasks[0]  # whose making draws
     torch.manual_seed(77)
 
     def drawn() -> bytes:
         return pickle.dumps((torch.random.get_rng_state().tolist(), random.getstate(), np.random.get_state()))
 
     before = drawn()
-    again.learn(case.tasks[0])
+    again.learn(task)
     after = drawn()
     odd = differing(case.answers(again), case.trained.first)
     require(not odd, f"learned twice, these differ: {', '.join(odd)}")
