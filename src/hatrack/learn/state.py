@@ -247,14 +247,24 @@ def _live_tensors(learner: Core) -> dict[str, Tensor]:
     return tensors
 
 
-def input_shape(folder: Path) -> tuple[int, ...] | None:
-    """Return the shape of one input of a saved learner, so that its network can be built again without its data."""
+def input_shape(folder: Path) -> Any:
+    """Return the shape of one input of a saved learner, so that its network can be built again without its data.
+
+    Of several tensors, in their form: a tuple or a dict of shapes.
+    """
     page = _read_page(folder)[0]
     with _describing(folder):
         if all("kind" in about for about in page["tasks"]):
-            return tuple(page["tasks"][0]["kind"]["shape"]) if page["tasks"] else None
+            return _shape(page["tasks"][0]["kind"]) if page["tasks"] else None
         tensors = _read_tensors(folder, page["files"]["tasks"], [])
         return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
+
+
+def _shape(kind: Mapping[str, Any]) -> Any:
+    if "parts" not in kind:
+        return tuple(kind["shape"])
+    parts = {name: _shape(part) for name, part in kind["parts"].items()}
+    return tuple(parts.values()) if kind["form"] == "tuple" else parts
 
 
 @contextmanager

@@ -14,10 +14,12 @@ from hatrack.data import benchmarks
 from hatrack.data.task import Task
 from hatrack.errors import HatrackError
 from hatrack.learn.learner import Learner
+from hatrack.learn.refusals import refuse_target
 from hatrack.learn.seeds import noise
 from hatrack.learn.state import PAGE, load
 from hatrack.nets import make
 from hatrack.runs.spec import Spec
+from hatrack.tree import mapped
 
 SMALL = 1_000_000  # parameters
 
@@ -35,7 +37,10 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     """Build everything `spec` asks for, writing nothing: whatever is wrong with it comes to light here."""
     spec.bring()
     sequence = sequence_of(spec)
-    net, method = new_net(spec, sequence[0].train.first(1).shape[1:]), spec.new_method()
+    method = spec.new_method()
+    for task in sequence:  # else it would come to light when those before it are learned
+        refuse_target(method, task.name, task.target)
+    net = new_net(spec, mapped(lambda part: tuple(part.shape[1:]), sequence[0].train.first(1)))
     if sum(parameter.numel() for parameter in net.parameters()) < SMALL:
         torch.set_num_threads(1)  # more cost more than they bring, above all on a busy machine
     if checkpoint is None or not (checkpoint / PAGE).exists():
