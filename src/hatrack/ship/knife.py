@@ -1,0 +1,266 @@
+"""Which sites of a network can be cut, found by trying; and the network cut there."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from hatrack.errors import HatrackError
+from hatrack.features import Features
+from hatrack.masks.folding import put_gates, unread, without_unused
+from hatrack.masks.slicing import Uncuttable, extended, left, slice_layers, taken
+from hatrack.masks.trace import derive
+from hatrack.masks.union_find import compact
+from hatrack.masks.unitmap import Site, UnitMap
+from hatrack.nets.head import Head
+from hatrack.nets.model import Model
+from hatrack.ship.answered import Answered
+from hatrack.swap import Slots
+from hatrack.targets import Target
+from hatrack.tree import at
+
+WITHIN = 1e-5  # of the largest logit: sums of other lengths are rounded otherwise
+WITHIN_STIRRED = 1e-3  # the same under weights that nobody has trained
+
+
+def close(answer: Tensor, reference: Tensor, within: float = WITHIN) -> bool:
+    """Whether answers agree within rounding."""
+    if answer.shape != reference.shape or not bool(answer.isfinite().all()):
+        return False
+    return bool((answer - reference).abs().max() <= within * reference.abs().max())
+
+
+@dataclass
+class Cut:
+    """A network without some units, and its head.
+
+    open_features  gates of features that the head could not take in
+    sites          the number of units that are left, and that there were, by site
+    notes          the sites that stayed whole though units of theirs are closed, and why
+    """
+
+    net: nn.Module
+    head: Head
+    open_features: Tensor | None
+    sites: dict[str, tuple[int, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def head_for(self, target: Target) -> nn.Linear:
+        """Return the head as a plain layer whose outputs are answers: figures in the unit of the targets, say."""
+        weight, bias = self.head.weight.detach(), self.head.bias.detach()
+        at_zero, at_one = (target.answer(torch.full_like(bias, value)[None])[0] for value in (0.0, 1.0))
+        if not (bool((at_zero == 0).all()) and bool((at_one == 1).all())):
+            slope = at_one - at_zero
+            weight, bias = weight * slope[:, None], bias * slope + at_zero
+        plain = nn.Linear(weight.shape[1], weight.shape[0])
+        plain.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
+        plain.bias = nn.Parameter(bias.contiguous(), requires_grad=False)
+        return plain
+
+
+class Knife:
+    """Cuts a network at as many sites as bear it."""
+
+    def __init__(self, model: Model, asked: Answered, head: Head, x: Any) -> None:
+        self._pick, self._x, self._reference = model.picked.pick, x, asked.logits
+        self._head, self._net = copy.deepcopy(head), copy.deepcopy(model.net).eval().requires_grad_(False)
+        self._given, self._initial = asked.tensors, model.initial
+        self._untraced: str | None = None
+        self._stirred: tuple[nn.Module, Tensor] | None = None
+        Slots(self._net).put(_held(self._net, asked.tensors))
+        if asked.gates is not None:
+            self._units: UnitMap | None = model.units
+            self._gates = asked.gates.detach().clone()
+        else:
+            self._units = self._mapped()
+            self._gates = torch.ones(self._units.size if self._units else 0, dtype=torch.bool)
+        self._fold()
+
+    def _mapped(self) -> UnitMap | None:
+        """Return the unit map of the network as the task has it, for methods that need none; None without one."""
+        net = copy.deepcopy(self._net)
+        for p in net.parameters():
+            p.requires_grad_(p.is_floating_point() and p.is_leaf)
+        try:
+            with Features(net, self._pick).as_output(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return derive(net, at(self._x, slice(1)))
+        except HatrackError as error:
+            self._untraced = str(error)
+            return None
+
+    # ---- folding
+
+    def _fold(self) -> None:
+        """Write what is closed, and what nobody reads any more, into the tensors as zeros."""
+        if self._units is None:
+            return
+        for unused in ({}, self._initial):
+            gates = self._gates
+            while True:
+                tensors = without_unused(self._net, self._units, gates, self._given, unused)
+                Slots(self._net).put(_held(self._net, tensors))
+                if gates.dtype != torch.bool:
+                    break
+                idle = unread(self._net, self._units, self._read_by_head(gates)).to(gates.device)
+                if not bool((gates & idle).any()):
+                    break
+                gates = gates & ~idle
+            previous, self._gates = self._gates, gates
+            if close(self.answer(), self._reference):
+                return
+            self._gates = previous
+
+    def _read_by_head(self, gates: Tensor) -> Tensor:
+        assert self._units is not None
+        found = torch.zeros(self._units.size + 2, dtype=torch.bool)
+        features = self._feature_units().cpu()
+        columns = (self._head.weight != 0).any(0).cpu()
+        axis = self._head.axis
+        if axis is None:
+            found[features.flatten()[columns]] = True
+        else:
+            found[features.movedim(0 if axis == 1 else -1, -1)[..., columns]] = True
+        return found[: self._units.size]
+
+    def _feature_units(self) -> Tensor:
+        """Return the unit at every entry of the features that these inputs give."""
+        assert self._units is not None
+        shape = self._features(self._net).shape[1:]
+        return compact(self._units.features).expand(shape)
+
+    def _features(self, net: nn.Module) -> Tensor:
+        with torch.no_grad():
+            features = Features(net, self._pick)(self._x)
+        return features.to(self._head.weight.dtype)
+
+    # ---- cutting
+
+    def _without(self, gone: Tensor, source: nn.Module | None = None) -> Cut:
+        """Return the network (or `source`) without the units in `gone`; all other closed ones are behind gates."""
+        net, head = copy.deepcopy(source or self._net), copy.deepcopy(self._head)
+        if self._units is None:
+            return Cut(net, head, None)
+        slice_layers(net, self._units, gone)
+        put_gates(net, self._units, self._gates, gone)
+        features = self._feature_units().cpu()
+        gate = extended(self._gates.cpu(), 1)[features]
+        keep = left([features], features.shape, gone)
+        place = 0 if head.axis == 1 else -1
+        per_column = gate[None] if head.axis is None else gate.movedim(place, -1)
+        per_column = per_column.reshape(-1, head.in_features)
+        gate, weight = taken(gate, keep), head.weight.detach()
+        folds = bool((per_column == per_column[0]).all())
+        if folds:
+            factor = per_column[0].to(weight.device)
+            weight = torch.where(factor != 0, weight * factor, torch.zeros_like(weight))
+        stays = (~extended(gone, 0)[features].flatten()).nonzero().flatten()
+        index = stays if head.axis is None else keep[place]
+        head.weight = nn.Parameter(taken(weight, [None, index]), requires_grad=False)
+        head.in_features = head.weight.shape[1]
+        return Cut(net, head, None if folds else gate[None].to(weight))
+
+    def answer(self, cut: Cut | None = None) -> Tensor:
+        """Return the logits that a cut gives; without one, those with nothing cut."""
+        cut = cut if cut is not None else self._without(torch.zeros(len(self._gates), dtype=torch.bool))
+        with torch.no_grad():
+            features = self._features(cut.net)
+            logits: Tensor = cut.head(features if cut.open_features is None else features * cut.open_features)
+        return logits
+
+    def _stir(self) -> None:
+        """Take a second network to try cuts on: one whose weights, as far as they are not 0, are others.
+
+        In the task's own a ReLU that is off may hide what a cut does.
+        """
+        numbers, net = torch.Generator().manual_seed(0), copy.deepcopy(self._net)
+        for p in net.parameters():
+            if p.is_floating_point():
+                p.mul_(torch.randn(p.shape, generator=numbers).to(p))
+        nothing = torch.zeros(len(self._gates), dtype=torch.bool)
+        answer = self.answer(self._without(nothing, net))
+        self._stirred = (net, answer) if bool(answer.isfinite().all()) else None
+
+    def _tried(self, gone: Tensor) -> tuple[Cut | None, str]:
+        """Return the network cut so, or why it cannot be."""
+        try:
+            cut = self._without(gone)
+            found = close(self.answer(cut), self._reference)
+            if found and self._stirred is not None:
+                net, reference = self._stirred
+                found = close(self.answer(self._without(gone, net)), reference, WITHIN_STIRRED)
+        except Uncuttable as reason:
+            return None, str(reason)
+        except Exception as error:  # whatever a network raises that knows its widths by heart
+            lines = str(error).strip().splitlines()
+            return None, lines[0] if lines else type(error).__name__
+        return (cut, "") if found else (None, "its answers would change")
+
+    def cut(self) -> Cut:
+        """Return the network with every site cut that bears it."""
+        nothing = torch.zeros(len(self._gates), dtype=torch.bool)
+        self._stir()
+        gone, notes = nothing, [f"nothing is cut: {self._untraced}"] if self._untraced else []
+        wanted = self._wanted()
+        everything = sum((closed for _, closed in wanted), nothing)
+        cut, _ = self._tried(everything)
+        if cut is not None:
+            gone = everything
+        else:
+            for site, closed in wanted:
+                more, why = self._tried(gone | closed)
+                if more is not None:
+                    cut, gone = more, gone | closed
+                else:
+                    notes.append(f"{site.name} stays at {site.size} units, {int(closed.sum())} of them zeros: {why}")
+        cut = cut if cut is not None else self._without(gone)
+        _write_out(cut.net)
+        cut.notes = tuple(notes)
+        if self._units is not None:
+            cut.sites = {
+                site.name: (site.size - int(part.sum()), site.size) for site, part in self._units.by_site(gone)
+            }
+        return cut
+
+    def _wanted(self) -> list[tuple[Site, Tensor]]:
+        """Return every site with closed units, and these; one unit is left of a site that is closed altogether."""
+        if self._units is None:
+            return []
+        found = []
+        for site in self._units.sites:
+            closed = torch.zeros(self._units.size, dtype=torch.bool)
+            inside = slice(site.start, site.start + site.size)
+            closed[inside] = (self._gates[inside] == 0).cpu()
+            if bool(closed[inside].all()):
+                closed[site.start] = False
+            if bool(closed.any()):
+                found.append((site, closed))
+        return found
+
+
+def _write_out(net: nn.Module) -> None:
+    """Turn parametrized weights into plain ones: with parametrizations no module can be pickled.
+
+    Not by torch's own remove_parametrizations: that edits the class, which a copy has in common with its original.
+    """
+    for module in list(net.modules()):
+        if parametrize.is_parametrized(module):
+            names = list(module.parametrizations)  # type: ignore[arg-type]
+            values = {name: getattr(module, name).detach() for name in names}
+            del module._modules["parametrizations"]
+            module._load_state_dict_pre_hooks.clear()  # those of torch's weight norm, for files of older versions
+            module.__class__ = type(module).__bases__[0]
+            for name, value in values.items():
+                module.register_parameter(name, nn.Parameter(value, requires_grad=False))
+
+
+def _held(net: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as a network holds them: its parameters as parameters."""
+    parameters = dict(net.named_parameters())
+    return {n: nn.Parameter(t, requires_grad=False) if n in parameters else t for n, t in tensors.items()}
