@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from hatrack.nets import build
 from hatrack.targets import Classification, Dense, Regression
 from zoo import ZOO, Lively, tasks, unit_map
 
+pytestmark = pytest.mark.filterwarnings("ignore::hatrack.CapacityWarning")
 FAST = ("alexnet", "vgg", "resnet18", "lstm", "vit")
 NEAR = 1e-5
 
@@ -188,22 +190,58 @@ def test_several_inputs_and_outputs(pick: object) -> None:
     torch.testing.assert_close(cut(**x), learner.predict(x, 0), rtol=NEAR, atol=1e-6)
 
 
+class Chosen(HAT):
+    """HAT with gates that are chosen, and weights between open units that are set to 0."""
+
+    name = "hat"
+
+    def __init__(self, gates: list[int], zero: Callable[[], None]) -> None:
+        super().__init__()
+        self.chosen, self.zero = gates, zero
+
+    def end_task(self, feed: object) -> None:
+        self.masks.append(torch.tensor(self.chosen).bool())
+        with torch.no_grad():
+            self.zero()
+
+
+def small() -> tuple[Task, nn.Sequential]:
+    x = torch.rand(16, 4, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    net = nn.Sequential(OrderedDict(a=nn.Linear(4, 3), t=nn.Tanh(), b=nn.Linear(3, 3), u=nn.Sigmoid()))
+    return Task("t", (x, torch.arange(16) % 2)), net
+
+
 def test_units_that_nobody_reads_go_too() -> None:
     """Unit 1 of the first layer is open, and read by unit 0 of the second alone, which is closed."""
-    x = torch.rand(16, 4, generator=torch.Generator().manual_seed(0))
-    net = nn.Sequential(OrderedDict(a=nn.Linear(4, 3), t=nn.Tanh(), b=nn.Linear(3, 3), u=nn.Tanh()))
-
-    class Chosen(HAT):
-        name = "hat"
-
-        def end_task(self, feed: object) -> None:
-            self.masks.append(torch.tensor([True, True, False, False, True, True]))
-            with torch.no_grad():
-                net.b.weight[1:, 1] = 0
-
-    learner = of(Task("t", (x, torch.arange(16) % 2)), net, Chosen())
+    task, net = small()
+    learner = of(task, net, Chosen([1, 1, 0, 0, 1, 1], lambda: net.b.weight[1:, 1].zero_()))
     cut = learner.cut_out(0)
     assert cut.sites == {"a": (1, 3), "b": (2, 3)}
+    require_same(learner, cut, task.train.first(16))
+
+
+def test_units_that_read_closed_ones_alone_go_into_a_bias() -> None:
+    """Unit 0 of the second layer is open, and reads nothing: it is σ(bias) for the head."""
+    task, net = small()
+    learner = of(task, net, Chosen([1, 0, 0, 1, 1, 0], lambda: net.b.weight[0, 0].zero_()))
+    cut, head = learner.cut_out(0), learner.model.heads[0]
+    assert cut.sites == {"a": (1, 3), "b": (1, 3)}
+    require_same(learner, cut, task.train.first(16))
+    constant = torch.sigmoid(net.b.bias[0]) * head.weight[:, 0]
+    torch.testing.assert_close(cut.head.bias, (head.bias + constant).detach())
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_a_constant_channel_goes_into_a_bias_where_there_is_no_border(padding: int) -> None:
+    x = torch.rand(16, 2, 6, 6, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Sigmoid(), nn.Conv2d(4, 5, 3, padding=padding), nn.Tanh(), nn.Flatten())
+    learner = of(
+        Task("t", (x, torch.arange(16) % 2)), net, Chosen([1, 1, 0, 1, 1, 1, 1, 0, 1], lambda: net[0].weight[1].zero_())
+    )
+    cut = learner.cut_out(0)
+    assert cut.sites == {"0": (2 + padding, 4), "2": (4, 5)}
     require_same(learner, cut, x)
 
 
@@ -226,7 +264,7 @@ def test_a_site_that_cannot_be_cut_stays_and_is_named() -> None:
     assert cut.sites["a"] == (6, 6)
     assert cut.sites["b"][0] < 6
     (note,) = cut.notes
-    assert note.startswith("a stays at 6 units, 2 of them zeros")
+    assert note.startswith("a stays at 6 of 6 units, 2 of them 0: shape")
 
 
 def test_closed_units_count_in_norms() -> None:

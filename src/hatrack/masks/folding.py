@@ -42,7 +42,7 @@ def ignored(layer: nn.Module, units: Tensor) -> Tensor:
     nowhere = torch.zeros(units.shape, dtype=torch.bool)
     if layer._forward_pre_hooks:  # what the user's own does to the input is not known here
         return nowhere
-    zero, axis = _zero_columns(layer)
+    zero, axis = zero_columns(layer)
     if zero is None or units.ndim <= abs(axis) or units.numel() > units.shape[axis]:
         return nowhere
     size = units.shape[axis]
@@ -51,7 +51,7 @@ def ignored(layer: nn.Module, units: Tensor) -> Tensor:
     return (zero.all()[None] if size == 1 else zero).cpu().reshape(shape) if size in (1, len(zero)) else nowhere
 
 
-def _zero_columns(layer: nn.Module) -> tuple[Tensor | None, int]:
+def zero_columns(layer: nn.Module) -> tuple[Tensor | None, int]:
     """Return which entries along an axis of its input a layer multiplies by 0, and the axis."""
     kinds = [kind for kind in type(layer).__mro__ if kind.__module__.startswith("torch.nn.modules")]
     if not kinds or type(layer).forward is not kinds[0].forward:  # type: ignore[attr-defined]

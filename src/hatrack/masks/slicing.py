@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from hatrack.masks.grouped import grouped
 from hatrack.masks.narrow import narrowed
-from hatrack.masks.unitmap import ON, UnitMap, Use
+from hatrack.masks.unitmap import ON, UnitMap, Use, layer_of
 from hatrack.swap import Slots
 
 NARROWED = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
@@ -69,7 +70,15 @@ def slice_layers(net: nn.Module, units: UnitMap, gone: Tensor) -> None:
     """Take the units marked in `gone` out of `net`, in place."""
     slots, owners = Slots(net), dict(net.named_modules(remove_duplicate=False))
     touched: dict[nn.Module, dict[str, Kept]] = {}
+    in_groups = {layer.parameter: layer for layer in grouped(net, units)}
     for name, parameter in dict(net.named_parameters()).items():
+        owner = owners[layer_of(name)]
+        if isinstance(owner, _ConvNd) and owner.groups > 1 and name.endswith(".weight"):
+            if name in in_groups:
+                weight, owner.groups = in_groups[name].cut(parameter.data, gone)
+                slots.put({name: nn.Parameter(weight.contiguous(), requires_grad=False)})
+                touched.setdefault(owner, {})
+            continue
         uses = units.uses.get(name)
         keep = kept(uses, parameter.shape, gone) if uses else []
         if any(index is not None for index in keep):
@@ -96,7 +105,7 @@ def _refit(layer: nn.Module, changed: dict[str, Kept]) -> None:
     if isinstance(layer, nn.Linear):
         layer.out_features, layer.in_features = layer.weight.shape
     elif isinstance(layer, _ConvNd):
-        _refit_convolution(layer, changed.get("weight", []))
+        _refit_convolution(layer)
     elif isinstance(layer, _NormBase):
         _refit_norm(layer, changed)
     elif isinstance(layer, nn.Embedding):
@@ -111,15 +120,8 @@ def _refit(layer: nn.Module, changed: dict[str, Kept]) -> None:
         raise Uncuttable(f"{type(layer).__name__} needs its full width")
 
 
-def _refit_convolution(layer: _ConvNd, keep: Kept) -> None:
-    first, second = layer.weight.shape[:2]
-    if layer.groups > 1 and keep and keep[0] is not None:
-        width = layer.in_channels if isinstance(layer, _ConvTransposeNd) else layer.out_channels
-        counts = torch.bincount(keep[0] // (width // layer.groups), minlength=layer.groups)
-        if len(set(counts[counts > 0].tolist())) > 1:
-            raise Uncuttable("its groups would be left uneven")
-        layer.groups = int((counts > 0).sum())
-    sizes = (first, second * layer.groups)
+def _refit_convolution(layer: _ConvNd) -> None:
+    sizes = (layer.weight.shape[0], layer.weight.shape[1] * layer.groups)
     layer.in_channels, layer.out_channels = sizes if isinstance(layer, _ConvTransposeNd) else sizes[::-1]
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 from hatrack.errors import HatrackError
 from hatrack.features import Features
 from hatrack.masks.folding import put_gates, unread, without_unused
+from hatrack.masks.grouped import balanced, coupled, grouped
 from hatrack.masks.slicing import Uncuttable, extended, left, slice_layers, taken
 from hatrack.masks.trace import derive
 from hatrack.masks.union_find import compact
@@ -21,11 +22,13 @@ from hatrack.masks.unitmap import Site, UnitMap
 from hatrack.nets.head import Head
 from hatrack.nets.model import Model
 from hatrack.ship.answered import Answered
+from hatrack.ship.constants import fold_constants
 from hatrack.swap import Slots
 from hatrack.targets import Target
 from hatrack.tree import at
 
 WITHIN = 1e-5  # of the largest logit: sums of other lengths are rounded otherwise
+UNEVEN = "the groups of a convolution would be left uneven"
 WITHIN_STIRRED = 1e-3  # the same under weights that nobody has trained
 
 
@@ -81,6 +84,7 @@ class Knife:
             self._units = self._mapped()
             self._gates = torch.ones(self._units.size if self._units else 0, dtype=torch.bool)
         self._fold()
+        self._fold_constants()
 
     def _mapped(self) -> UnitMap | None:
         """Return the unit map of the network as the task has it, for methods that need none; None without one."""
@@ -116,6 +120,26 @@ class Knife:
             if close(self.answer(), self._reference):
                 return
             self._gates = previous
+
+    def _fold_constants(self) -> None:
+        """Close open units that are the same for every input, again and again: others may follow from it."""
+        if self._units is None or self._gates.dtype != torch.bool:
+            return
+        while True:
+            gates, given, bias = self._gates, self._given, self._head.bias
+            net = self._without(torch.zeros(len(gates), dtype=torch.bool)).net
+            found = fold_constants(net, self._units, gates, self._head, self._features)
+            if not found.units:
+                return
+            self._gates = gates.clone()
+            self._gates[found.units] = False
+            self._given = {**given, **{name: given[name] + more for name, more in found.biases.items()}}
+            self._head.bias = nn.Parameter(bias.detach() + found.head, requires_grad=False)
+            self._fold()
+            if not close(self.answer(), self._reference):
+                self._gates, self._given, self._head.bias = gates, given, bias
+                self._fold()
+                return
 
     def _read_by_head(self, gates: Tensor) -> Tensor:
         assert self._units is not None
@@ -187,46 +211,59 @@ class Knife:
         answer = self.answer(self._without(nothing, net))
         self._stirred = (net, answer) if bool(answer.isfinite().all()) else None
 
-    def _tried(self, gone: Tensor) -> tuple[Cut | None, str]:
-        """Return the network cut so, or why it cannot be."""
+    def _objection(self, gone: Tensor) -> str | None:
+        """Return why the network cannot do without these units, or None."""
         try:
-            cut = self._without(gone)
-            found = close(self.answer(cut), self._reference)
-            if found and self._stirred is not None:
+            same = close(self.answer(self._without(gone)), self._reference)
+            if same and self._stirred is not None:
                 net, reference = self._stirred
-                found = close(self.answer(self._without(gone, net)), reference, WITHIN_STIRRED)
+                same = close(self.answer(self._without(gone, net)), reference, WITHIN_STIRRED)
         except Uncuttable as reason:
-            return None, str(reason)
+            return str(reason)
         except Exception as error:  # whatever a network raises that knows its widths by heart
             lines = str(error).strip().splitlines()
-            return None, lines[0] if lines else type(error).__name__
-        return (cut, "") if found else (None, "its answers would change")
+            return lines[0] if lines else type(error).__name__
+        return None if same else "its answers would change"
 
     def cut(self) -> Cut:
         """Return the network with every site cut that bears it."""
-        nothing = torch.zeros(len(self._gates), dtype=torch.bool)
         self._stir()
-        gone, notes = nothing, [f"nothing is cut: {self._untraced}"] if self._untraced else []
-        wanted = self._wanted()
-        everything = sum((closed for _, closed in wanted), nothing)
-        cut, _ = self._tried(everything)
-        if cut is not None:
-            gone = everything
-        else:
-            for site, closed in wanted:
-                more, why = self._tried(gone | closed)
-                if more is not None:
-                    cut, gone = more, gone | closed
-                else:
-                    notes.append(f"{site.name} stays at {site.size} units, {int(closed.sum())} of them zeros: {why}")
-        cut = cut if cut is not None else self._without(gone)
+        gone, why = self._bearable()
+        cut = self._without(gone)
         _write_out(cut.net)
-        cut.notes = tuple(notes)
+        notes = [] if self._untraced is None else [f"nothing is cut: {self._untraced}"]
         if self._units is not None:
-            cut.sites = {
-                site.name: (site.size - int(part.sum()), site.size) for site, part in self._units.by_site(gone)
-            }
+            for site, part in self._units.by_site(gone):
+                left = site.size - int(part.sum())
+                cut.sites[site.name] = (left, site.size)
+                closed = int((self._gates[site.start : site.start + site.size] == 0).sum())
+                zeros = min(closed, site.size - 1) - int(part.sum())
+                if zeros:
+                    said = f"{left} of {site.size} units, {zeros} of them 0"
+                    notes.append(f"{site.name} stays at {said}: {why[site.name]}")
+        cut.notes = tuple(notes)
         return cut
+
+    def _bearable(self) -> tuple[Tensor, dict[str, str]]:
+        """Return the units that can go, and why sites with others stay: all at once, else site by site."""
+        gone = torch.zeros(len(self._gates), dtype=torch.bool)
+        why: dict[str, str] = {}
+        if self._units is None:
+            return gone, why
+        layers = grouped(self._net, self._units)
+        wanted = self._wanted()
+        together = coupled(layers, self._units, [site for site, _ in wanted])
+        parts = [[pair for pair in wanted if pair[0] in sites] for sites in together]
+        for some in (wanted, *(part for part in parts if len(part) > 1), *([pair] for pair in wanted)):
+            more = gone
+            for _, closed in some:
+                more = more | closed
+            more = balanced(layers, more)
+            objection = self._objection(more) if bool((more & ~gone).any()) else None
+            if objection is None:
+                gone = more
+            why |= {site.name: objection or why.get(site.name, UNEVEN) for site, _ in some}
+        return gone, why
 
     def _wanted(self) -> list[tuple[Site, Tensor]]:
         """Return every site with closed units, and these; one unit is left of a site that is closed altogether."""

@@ -1,0 +1,56 @@
+"""What stays of parameters when units go, by tables."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hatrack.masks.slicing import Uncuttable, kept, slice_layers
+from hatrack.masks.trace import derive
+from hatrack.masks.unitmap import OFF, ON, Use
+
+ROWS, COLUMNS = torch.tensor([0, 1, 2])[:, None], torch.tensor([3, 4])[None]
+
+
+def gone(*units: int, of: int = 5) -> torch.Tensor:
+    marked = torch.zeros(of, dtype=torch.bool)
+    marked[list(units)] = True
+    return marked
+
+
+def places(keep: list[torch.Tensor | None]) -> list[list[int] | None]:
+    return [None if index is None else index.tolist() for index in keep]
+
+
+def test_rows_and_columns_of_a_linear_layer() -> None:
+    use = [Use((ROWS, COLUMNS))]
+    assert places(kept(use, (3, 2), gone())) == [None, None]
+    assert places(kept(use, (3, 2), gone(1))) == [[0, 2], None]
+    assert places(kept(use, (3, 2), gone(0, 4))) == [[1, 2], [0]]
+    with pytest.raises(Uncuttable, match="nothing would be left"):
+        kept(use, (3, 2), gone(0, 1, 2))
+
+
+def test_an_entry_goes_where_every_use_lets_it() -> None:
+    tied = [Use((ROWS, torch.full((1, 2), ON))), Use((torch.tensor([4, 1, 2])[:, None],))]
+    assert places(kept(tied, (3, 2), gone(0))) == [None, None]
+    assert places(kept(tied, (3, 2), gone(0, 4))) == [[1, 2], None]
+
+
+def test_what_no_unit_uses_stays_for_itself() -> None:
+    never = [Use((torch.tensor([OFF, 1, 2])[:, None],))]
+    assert places(kept(never, (3, 2), gone())) == [None, None]
+    assert places(kept(never, (3, 2), gone(1))) == [[0, 2], None]
+
+
+def test_layers_know_their_new_widths() -> None:
+    net = nn.Sequential(
+        nn.Conv1d(2, 4, 1), nn.BatchNorm1d(4), nn.PReLU(4), nn.Flatten(), nn.Linear(12, 5)
+    ).eval()  # fmt: skip
+    units = derive(net, torch.randn(1, 2, 3))
+    slice_layers(net, units, gone(1, 3, 4, of=units.size))
+    assert net[0].out_channels == net[1].num_features == net[2].num_parameters == 2
+    assert (net[4].in_features, net[4].out_features) == (6, 4)
+    assert net[1].running_mean.shape == (2,)
+    assert net(torch.randn(3, 2, 3)).shape == (3, 4)
