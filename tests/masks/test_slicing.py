@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
-from hatrack.masks.slicing import Uncuttable, kept, slice_layers
-from hatrack.masks.trace import derive
+from hatrack.masks.slicing import Uncuttable, kept
 from hatrack.masks.unitmap import OFF, ON, Use
 
 ROWS, COLUMNS = torch.tensor([0, 1, 2])[:, None], torch.tensor([3, 4])[None]
@@ -42,15 +40,3 @@ def test_what_no_unit_uses_stays_for_itself() -> None:
     never = [Use((torch.tensor([OFF, 1, 2])[:, None],))]
     assert places(kept(never, (3, 2), gone())) == [None, None]
     assert places(kept(never, (3, 2), gone(1))) == [[0, 2], None]
-
-
-def test_layers_know_their_new_widths() -> None:
-    net = nn.Sequential(
-        nn.Conv1d(2, 4, 1), nn.BatchNorm1d(4), nn.PReLU(4), nn.Flatten(), nn.Linear(12, 5)
-    ).eval()  # fmt: skip
-    units = derive(net, torch.randn(1, 2, 3))
-    slice_layers(net, units, gone(1, 3, 4, of=units.size))
-    assert net[0].out_channels == net[1].num_features == net[2].num_parameters == 2
-    assert (net[4].in_features, net[4].out_features) == (6, 4)
-    assert net[1].running_mean.shape == (2,)
-    assert net(torch.randn(3, 2, 3)).shape == (3, 4)

@@ -33,10 +33,14 @@ class Grouped:
         left = [b[r.to(b.device)][:, c.to(b.device)] for b, r, c in stay if bool(r.any() or c.any())]
         return torch.cat(left), len(left)
 
+    def alive(self, gone: Tensor) -> Tensor:
+        """Return which groups have a row or a column left."""
+        ends = torch.cat([gone, gone.new_tensor([True, False])])
+        return ~(ends[self.rows].all(1) & ends[self.columns].all(1))
+
     def uneven(self, gone: Tensor) -> Iterator[Tensor]:
         """Yield units that must stay so that groups keep equal numbers."""
-        ends = torch.cat([gone, gone.new_tensor([True, False])])
-        alive = ~(ends[self.rows].all(1) & ends[self.columns].all(1))
+        ends, alive = torch.cat([gone, gone.new_tensor([True, False])]), self.alive(gone)
         for units in (self.rows[alive], self.columns[alive]):
             away = ends[units]
             most = max(1, int((~away).sum(1).max())) if len(units) else 0

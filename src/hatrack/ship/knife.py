@@ -13,9 +13,11 @@ from torch.nn.utils import parametrize
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features
+from hatrack.masks.attention import heads
 from hatrack.masks.folding import put_gates, unread, without_unused
 from hatrack.masks.grouped import balanced, coupled, grouped
-from hatrack.masks.slicing import Uncuttable, extended, left, slice_layers, taken
+from hatrack.masks.narrow_layers import slice_layers
+from hatrack.masks.slicing import Uncuttable, extended, left, taken
 from hatrack.masks.trace import derive
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import Site, UnitMap
@@ -28,7 +30,7 @@ from hatrack.targets import Target
 from hatrack.tree import at
 
 WITHIN = 1e-5  # of the largest logit: sums of other lengths are rounded otherwise
-UNEVEN = "the groups of a convolution would be left uneven"
+UNEVEN = "the groups of a convolution, or heads of attention, keep equal numbers"
 WITHIN_STIRRED = 1e-3  # the same under weights that nobody has trained
 
 
@@ -250,7 +252,7 @@ class Knife:
         why: dict[str, str] = {}
         if self._units is None:
             return gone, why
-        layers = grouped(self._net, self._units)
+        layers = [*grouped(self._net, self._units), *heads(self._net, self._units).values()]
         wanted = self._wanted()
         together = coupled(layers, self._units, [site for site, _ in wanted])
         parts = [[pair for pair in wanted if pair[0] in sites] for sites in together]
@@ -262,7 +264,9 @@ class Knife:
             objection = self._objection(more) if bool((more & ~gone).any()) else None
             if objection is None:
                 gone = more
-            why |= {site.name: objection or why.get(site.name, UNEVEN) for site, _ in some}
+            for site, closed in some:
+                partly = objection is None and bool((gone & closed).any())
+                why[site.name] = UNEVEN if partly else objection or why.get(site.name, UNEVEN)
         return gone, why
 
     def _wanted(self) -> list[tuple[Site, Tensor]]:
