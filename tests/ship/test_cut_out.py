@@ -16,10 +16,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hatrack import HAT, HatrackError, Hats, Inputs, Learner, Task
+from hatrack import HAT, HatrackError, Hats, Inputs, Learner, Task, load
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
-from hatrack.nets import build
 from hatrack.targets import Classification, Dense, Regression
 from zoo import ZOO, Lively, tasks, unit_map
 
@@ -106,36 +105,57 @@ def test_is_the_perceptron_of_the_open_units() -> None:
 
 @pytest.mark.parametrize("method", ["hat", "pmask"])
 @pytest.mark.parametrize("name", ["vgg", "lstm"])
-def test_is_the_same_after_later_tasks_byte_for_byte(method: str, name: str) -> None:
+def test_is_the_same_after_later_tasks_byte_for_byte(method: str, name: str, tmp_path: Path) -> None:
     learner, _ = learned(name, METHODS["pmask"]() if method == "pmask" else None)
     before = learner.cut_out(0)
     for task in tasks(ZOO[name], count=2)[1:]:
         learner.learn(task, progress=False)
-    after = learner.cut_out(0)
-    assert list(before.state_dict()) == list(after.state_dict())
-    assert save(before.state_dict()) == save(after.state_dict())
-    assert before.sites == after.sites
+    learner.save(tmp_path / "saved")
+    for later in (learner, load(tmp_path / "saved", ZOO[name].build(seed=5), device="cpu")):
+        after = later.cut_out(0)
+        assert list(before.state_dict()) == list(after.state_dict())
+        assert save(before.state_dict()) == save(after.state_dict())
+        assert before.sites == after.sites
 
 
 def test_needs_no_hatrack(tmp_path: Path) -> None:
-    """In a fresh process that cannot import it: from a pickle, of a network whose classes are ours, with a gate."""
+    """In a fresh process that cannot import it: from a pickle, of networks whose classes are ours, with a gate."""
     x = torch.rand(16, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    for name, net in (("resnet18", build("resnet18", (3, 8, 8), width=4)), ("vit", ZOO["vit"].build())):
-        learner = of(Task("t", (x, torch.arange(16) % 2)), net)
-        cut = learner.cut_out(0)
+    for name in ("resnet18", "vit", "response-norm"):
+        cut = of(Task("t", (x, torch.arange(16) % 2)), ZOO[name].build()).cut_out(0)
         (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(cut))
         torch.save({"x": x, "y": cut(x), "state": cut.state_dict()}, tmp_path / f"{name}.pt")
-        code = f"""
+    assert "open_units" in "".join(cut.state_dict())
+    code = """
 import sys, pickle
 sys.modules["hatrack"] = None
 import torch
-cut = pickle.load(open("{name}.pickle", "rb"))
-known = torch.load("{name}.pt")
-cut.load_state_dict(known["state"])
-assert torch.equal(cut(known["x"]), known["y"])
-assert (cut.task, cut.classes) == ("t", (0, 1))
+for name in ("resnet18", "vit", "response-norm"):
+    cut = pickle.load(open(f"{name}.pickle", "rb"))
+    known = torch.load(f"{name}.pt")
+    cut.load_state_dict(known["state"])
+    assert torch.equal(cut(known["x"]), known["y"])
+    assert (cut.task, cut.classes) == ("t", (0, 1))
 """
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=120)
+
+
+class Remembering(nn.Module):
+    """Keeps what it saw last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.last = nn.Linear(4, 9), None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = torch.tanh(self.a(x))
+        return self.last
+
+
+def test_holds_nothing_of_what_it_was_tried_on() -> None:
+    x = torch.rand(16, 4, generator=torch.Generator().manual_seed(0))
+    cut = of(Task("t", (x, torch.arange(16) % 2)), Remembering()).cut_out(0)
+    assert cut.net.last is None
 
 
 def test_takes_raw_inputs_and_names_its_classes() -> None:

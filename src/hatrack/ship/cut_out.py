@@ -17,6 +17,7 @@ from torch import fx
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features
+from hatrack.modes import untouched
 from hatrack.ship.answered import answered
 from hatrack.ship.knife import Knife, close
 from hatrack.ship.plain import whole, without_ours
@@ -35,24 +36,29 @@ def cut_out(core: Core, task: int) -> fx.GraphModule:
     with _one_thread():
         asked = answered(core.method, x, task, learned.name)
         knife = Knife(model, asked, model.heads[task], x)
-        if not close(knife.answer(), asked.logits):
+        objection = knife.objection()
+        if objection is not None:
             raise HatrackError(
-                f"task {learned.name!r} cannot be cut out of {type(model.net).__name__}: computed with its gates "
-                f"written into its weights, it gives other answers than predict."
+                f"task {learned.name!r} cannot be cut out of {type(model.net).__name__}: its gates cannot be written "
+                f"into a copy of the network ({objection})."
             )
         cut = knife.cut()
         net, notes = _without_ours(cut.net)
+        with untouched(net):
+            output = call(net, at(x, slice(2)))
         module = whole(
             net,
             cut.head_for(learned.target),
             inputs=learned.inputs,
             like=at(x, slice(1)),
             from_bytes=_from_bytes(learned, raw),
-            pick=_reader(model.picked, call(net, at(x, slice(2)))),
+            pick=_reader(model.picked, output),
             gate=cut.open_features,
             axis=model.heads[task].axis,
         ).eval()
-        if not close(call(module, raw), learned.target.answer(asked.logits)):
+        with untouched(module):
+            same = close(call(module, raw), learned.target.answer(asked.logits))
+        if not same:
             raise HatrackError(
                 f"task {learned.name!r} cannot be cut out of {type(model.net).__name__}: written down as a module of "
                 f"its own, it gives other answers than predict."

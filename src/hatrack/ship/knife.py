@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,17 +21,18 @@ from hatrack.masks.slicing import Uncuttable, extended, left, taken
 from hatrack.masks.trace import derive
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import Site, UnitMap
+from hatrack.modes import untouched
 from hatrack.nets.head import Head
 from hatrack.nets.model import Model
 from hatrack.ship.answered import Answered
 from hatrack.ship.constants import fold_constants
 from hatrack.swap import Slots
 from hatrack.targets import Target
-from hatrack.tree import at
+from hatrack.tree import at, mapped
 
 WITHIN = 1e-5  # of the largest logit: sums of other lengths are rounded otherwise
 UNEVEN = "the groups of a convolution, or heads of attention, keep equal numbers"
-WITHIN_STIRRED = 1e-3  # the same under weights that nobody has trained
+WITHIN_STIRRED = 1e-9  # the same in float64, in which nothing else than rounding is so small
 
 
 def close(answer: Tensor, reference: Tensor, within: float = WITHIN) -> bool:
@@ -69,16 +70,26 @@ class Cut:
         return plain
 
 
+class Stirred(NamedTuple):
+    """A network with other weights, inputs, its answers to them, and how near to these a cut must come."""
+
+    net: nn.Module
+    x: Any
+    reference: Tensor
+    within: float
+
+
 class Knife:
     """Cuts a network at as many sites as bear it."""
 
     def __init__(self, model: Model, asked: Answered, head: Head, x: Any) -> None:
         self._pick, self._x, self._reference = model.picked.pick, x, asked.logits
-        self._head, self._net = copy.deepcopy(head), copy.deepcopy(model.net).eval().requires_grad_(False)
+        self._head, self._net = copy.deepcopy(head), _copied(model.net).eval().requires_grad_(False)
         self._given, self._initial = asked.tensors, model.initial
         self._untraced: str | None = None
-        self._stirred: tuple[nn.Module, Tensor] | None = None
+        self._stirred: Stirred | None = None
         Slots(self._net).put(_held(self._net, asked.tensors))
+        self._forget()
         if asked.gates is not None:
             self._units: UnitMap | None = model.units
             self._gates = asked.gates.detach().clone()
@@ -87,6 +98,15 @@ class Knife:
             self._gates = torch.ones(self._units.size if self._units else 0, dtype=torch.bool)
         self._fold()
         self._fold_constants()
+
+    def _forget(self) -> None:
+        """Forget what forward() has kept of the samples that it met, in attributes that it writes anew every time."""
+        with torch.no_grad(), untouched(self._net) as stored:
+            Features(self._net, self._pick)(self._x)
+        for module in self._net.modules():
+            for name in stored:
+                if isinstance(vars(module).get(name), Tensor):
+                    setattr(module, name, None)
 
     def _mapped(self) -> UnitMap | None:
         """Return the unit map of the network as the task has it, for methods that need none; None without one."""
@@ -161,10 +181,10 @@ class Knife:
         shape = self._features(self._net).shape[1:]
         return compact(self._units.features).expand(shape)
 
-    def _features(self, net: nn.Module) -> Tensor:
-        with torch.no_grad():
-            features = Features(net, self._pick)(self._x)
-        return features.to(self._head.weight.dtype)
+    def _features(self, net: nn.Module, x: Any = None) -> Tensor:
+        with torch.no_grad(), untouched(net):
+            features = Features(net, self._pick)(self._x if x is None else x)
+        return features if x is not None else features.to(self._head.weight.dtype)
 
     # ---- cutting
 
@@ -192,34 +212,42 @@ class Knife:
         head.in_features = head.weight.shape[1]
         return Cut(net, head, None if folds else gate[None].to(weight))
 
-    def answer(self, cut: Cut | None = None) -> Tensor:
+    def answer(self, cut: Cut | None = None, x: Any = None) -> Tensor:
         """Return the logits that a cut gives; without one, those with nothing cut."""
         cut = cut if cut is not None else self._without(torch.zeros(len(self._gates), dtype=torch.bool))
         with torch.no_grad():
-            features = self._features(cut.net)
-            logits: Tensor = cut.head(features if cut.open_features is None else features * cut.open_features)
+            features = self._features(cut.net, x)
+            head = cut.head.to(features.dtype)
+            logits: Tensor = head(features if cut.open_features is None else features * cut.open_features)
         return logits
 
     def _stir(self) -> None:
-        """Take a second network to try cuts on: one whose weights, as far as they are not 0, are others.
+        """Take a second network to try cuts on, in float64: one whose weights, as far as they are not 0, are others.
 
-        In the task's own a ReLU that is off may hide what a cut does.
+        In the task's own a ReLU that is off may hide what a cut does, and rounding what is small.
         """
         numbers, net = torch.Generator().manual_seed(0), copy.deepcopy(self._net)
         for p in net.parameters():
             if p.is_floating_point():
                 p.mul_(torch.randn(p.shape, generator=numbers).to(p))
         nothing = torch.zeros(len(self._gates), dtype=torch.bool)
-        answer = self.answer(self._without(nothing, net))
-        self._stirred = (net, answer) if bool(answer.isfinite().all()) else None
+        exact = mapped(lambda part: part.double() if part.is_floating_point() else part, self._x)
+        for stirred, x, within in ((copy.deepcopy(net).double(), exact, WITHIN_STIRRED), (net, self._x, WITHIN)):
+            try:
+                answer = self.answer(self._without(nothing, stirred), x)
+            except Exception:  # where forward() makes float32 of its own
+                continue
+            if bool(answer.isfinite().all()) and (within == WITHIN or answer.dtype == torch.float64):
+                self._stirred = Stirred(stirred, x, answer, within)
+                return
 
-    def _objection(self, gone: Tensor) -> str | None:
-        """Return why the network cannot do without these units, or None."""
+    def objection(self, gone: Tensor | None = None) -> str | None:
+        """Return why the network cannot do without these units (None: with its gates folded in), or None."""
+        gone = torch.zeros(len(self._gates), dtype=torch.bool) if gone is None else gone
         try:
             same = close(self.answer(self._without(gone)), self._reference)
-            if same and self._stirred is not None:
-                net, reference = self._stirred
-                same = close(self.answer(self._without(gone, net)), reference, WITHIN_STIRRED)
+            if same and (other := self._stirred) is not None:
+                same = close(self.answer(self._without(gone, other.net), other.x), other.reference, other.within)
         except Uncuttable as reason:
             return str(reason)
         except Exception as error:  # whatever a network raises that knows its widths by heart
@@ -261,7 +289,7 @@ class Knife:
             for _, closed in some:
                 more = more | closed
             more = balanced(layers, more)
-            objection = self._objection(more) if bool((more & ~gone).any()) else None
+            objection = self.objection(more) if bool((more & ~gone).any()) else None
             if objection is None:
                 gone = more
             for site, closed in some:
@@ -299,6 +327,13 @@ def _write_out(net: nn.Module) -> None:
             module.__class__ = type(module).__bases__[0]
             for name, value in values.items():
                 module.register_parameter(name, nn.Parameter(value, requires_grad=False))
+
+
+def _copied(net: nn.Module) -> nn.Module:
+    """Return a copy of a network, without results that training has left in its attributes: they cannot be copied."""
+    held = (value for module in net.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    copied: nn.Module = copy.deepcopy(net, {id(tensor): None for tensor in held if not tensor.is_leaf})
+    return copied
 
 
 def _held(net: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
