@@ -317,6 +317,28 @@ def test_leaves_the_learner_as_it_is() -> None:
     assert not any(m._forward_pre_hooks for m in learner.model.net.modules())
 
 
+class Branching(nn.Module):
+    """Asks the data which way to go, so that no unit map can be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(4, 9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.a(x)
+        return torch.relu(x) if float(x.detach().sum()) > 0 else torch.tanh(x)
+
+
+def test_without_a_unit_map_masks_are_written_out_and_nothing_is_cut() -> None:
+    x = torch.rand(16, 4, generator=torch.Generator().manual_seed(0))
+    learner = of(Task("t", (x, torch.arange(16) % 2)), Branching(), METHODS["pmask"]())
+    cut, mask = learner.cut_out(0), learner.method.use(0)
+    require_same(learner, cut, x)
+    assert "nothing is cut: Branching cannot be traced" in cut.notes[0]
+    assert mask is not None
+    assert not cut.net.a.weight[mask["a.weight"] == 0].any()
+
+
 def test_soft_gates_are_kept() -> None:
     learner, _ = learned("mlp-gelu", METHODS["hat"](hard=False, s_max=2.0))
     cut = learner.cut_out(0)
