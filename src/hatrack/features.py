@@ -32,7 +32,7 @@ class Features:
     def __call__(self, x: Any) -> Tensor:
         """Return the features of a batch."""
         output = call(self._net, x)
-        return self._checked(output if self._hooked else self._taken(output, x))
+        return self._checked(output if self._hooked else self.taken(output, x))
 
     @contextmanager
     def as_output(self) -> Iterator[None]:
@@ -42,7 +42,7 @@ class Features:
             return
 
         def replaced(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-            return self._taken(output, kwargs or (args[0] if len(args) == 1 else args))
+            return self.taken(output, kwargs or (args[0] if len(args) == 1 else args))
 
         self._hooked = True
         hook = self._net.register_forward_hook(replaced, with_kwargs=True)
@@ -52,7 +52,8 @@ class Features:
             hook.remove()
             self._hooked = False
 
-    def _taken(self, output: Any, x: Any) -> Any:
+    def taken(self, output: Any, x: Any) -> Any:
+        """Return the features in an output; of a proxy that writes down what is done with it, the same of that."""
         if self.pick is None:
             return output
         if callable(self.pick):

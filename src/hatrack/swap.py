@@ -19,6 +19,7 @@ class Slots:
 
     def __init__(self, net: nn.Module) -> None:
         self._by_name: dict[str, list[Slot]] = {}
+        self._places: dict[str, list[tuple[str, str]]] = {}
         self._first: list[tuple[str, Slot, nn.Parameter, dtype, device]] = []  # what was held in every place at first
         first: dict[int, str] = {}
         for path, module in net.named_modules():  # each module once, whatever its names
@@ -27,6 +28,7 @@ class Slots:
                     if tensor is not None:
                         name = first.setdefault(id(tensor), f"{path}.{attribute}" if path else attribute)
                         self._by_name.setdefault(name, []).append((table, attribute))
+                        self._places.setdefault(name, []).append((path, attribute))
                         if isinstance(tensor, nn.Parameter):  # a buffer may be another after every forward pass
                             self._first.append((name, (table, attribute), tensor, tensor.dtype, tensor.device))
 
@@ -41,6 +43,16 @@ class Slots:
             if now is not parameter:
                 return name, None
         return None
+
+    def places(self, name: str) -> list[tuple[str, str]]:
+        """Return the modules, by path, that hold a tensor, each with its name there."""
+        return self._places[name]
+
+    def put(self, tensors: Mapping[str, Tensor]) -> None:
+        """Let the network hold `tensors` for good."""
+        for name, tensor in tensors.items():
+            for table, attribute in self._by_name[name]:
+                table[attribute] = tensor
 
     @contextmanager
     def holding(self, tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

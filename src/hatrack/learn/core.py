@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from hatrack.data.feed import Feed
 from hatrack.data.inputs import as_inputs
@@ -291,6 +291,18 @@ class Core:
                 raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
             own[index] = self._prepared(given, index)
         return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.locked_values, self._drawn, own)
+
+    @_alone
+    def cut_out(self, task: int | str) -> fx.GraphModule:
+        """Return a finished task as a plain module from raw inputs to answers, without the units that it has closed.
+
+        Prepared inputs, network, gates, the task's own tensors and its head are in it, and nothing of hatrack. It has
+        `task` and `classes` (their names, or numbers); `sites`: how many units are left of how many; `notes`: what
+        could not be cut and why. Learned again, saved or asked after later tasks, it is the same byte by byte.
+        """
+        from hatrack.ship.cut_out import cut_out
+
+        return cut_out(self, self.index(task))
 
     # ---- what it looks like
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.optim import Optimizer
 
 from hatrack.data import kind as kinds
@@ -372,6 +372,10 @@ class Hats(nn.Module):
                 f"loop needs to go on by state_dict()."
             )
         self._core.save(folder)
+
+    def cut_out(self, task: int | str) -> fx.GraphModule:
+        """Return a finished task as a plain module without the units that it has closed; as a learner does."""
+        return self._core.cut_out(task)
 
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates; see `Learner.masks`."""

@@ -46,10 +46,17 @@ class Learned:
             )
         return self.target.with_own(given.own_loss, given.own_score)
 
+    def probes(self, seed: int, task: int, device: torch.device, count: int = PROBES) -> Any:
+        """Return inputs such as it learned, as `kind` has them, drawn from the seed for task number `task`."""
+        return mapped(lambda part: part.to(device), self.kind.draw(count, everywhere(seed, "probe", task)))
+
+    def prepared(self, probes: Any, device: torch.device) -> Any:
+        """Return probes as the network takes them."""
+        return self.inputs.on(device)(probes) if self.kind.raw else probes
+
     def drawn(self, seed: int, task: int, device: torch.device, count: int = PROBES) -> Any:
         """Return prepared inputs such as it learned, drawn from the seed for task number `task`."""
-        x = mapped(lambda part: part.to(device), self.kind.draw(count, everywhere(seed, "probe", task)))
-        return self.inputs.on(device)(x) if self.kind.raw else x
+        return self.prepared(self.probes(seed, task, device, count), device)
 
     def batch(self, given: Any, device: torch.device) -> Any:
         """Return raw inputs as a batch in numbers; refuse values of another range than those that it was trained on."""

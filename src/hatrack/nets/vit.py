@@ -47,7 +47,7 @@ class ViT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1) + self.positions
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.positions
         features: Tensor = self.norm(self.blocks(self.dropout(x)))[:, 0]
         return features
 
