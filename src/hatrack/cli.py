@@ -63,7 +63,7 @@ def run(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark, or the scheduler; repeatable."
+            "--set", metavar="KEY=VALUE", help="Any setting of method, net, benchmark; scheduler, features; repeatable."
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, … [default: auto]")] = None,

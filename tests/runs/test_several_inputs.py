@@ -43,7 +43,8 @@ class Texts(nn.Module):
         self.words, self.layer = nn.Embedding(20, 8), nn.Linear(8, 12)
 
     def forward(self, ids, mask):
-        return torch.relu(self.layer((self.words(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)))
+        pooled = torch.relu(self.layer((self.words(ids) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)))
+        return {"words": self.words(ids), "pooled": pooled}
 """
 
 
@@ -53,7 +54,11 @@ def test_a_dict_of_tensors_goes_through_run_verify_and_resume(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(CODE)
     words = ["--benchmark", "mine.py:make", "--net", "mine.py:Texts"]
-    assert main(["run", *words, "--epochs", "1", "--out", "run", "--device", "cpu"]) == 0
+    assert main(["run", *words, "--epochs", "1", "--out", "other", "--device", "cpu"]) == 2
+    assert "say which part of the output they are" in capsys.readouterr().err
+    features = ["--set", "features=pooled"]
+    assert main(["run", *words, *features, "--epochs", "1", "--out", "run", "--device", "cpu"]) == 0
+    assert 'features = "pooled"' in Path("run/spec.toml").read_text()
     assert main(["verify", "run", *words]) == 0
     assert main(["resume", "run", *words]) == 0
     assert main(["verify", "run/checkpoint", "--net", "mine.py:Texts"]) == 0

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -43,10 +44,11 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
     net = new_net(spec, mapped(lambda part: tuple(part.shape[1:]), sequence[0].train.first(1)))
     if sum(parameter.numel() for parameter in net.parameters()) < SMALL:
         torch.set_num_threads(1)  # more cost more than they bring, above all on a busy machine
+    taken: dict[str, Any] = {"scheduler": spec.scheduler, "features": spec.features}
     if checkpoint is None or not (checkpoint / PAGE).exists():
         settings = spec.model_dump(include={"epochs", "batch_size", "seed", "device", "engine", "precision"})
-        return Setup(spec, sequence, Learner(net, method, scheduler=spec.scheduler, **settings))
-    learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine, scheduler=spec.scheduler)
+        return Setup(spec, sequence, Learner(net, method, **taken, **settings))
+    learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine, **taken)
     for task in sequence[: learner.finished]:
         learner.remember(task)
     return Setup(spec, sequence, learner)

@@ -45,6 +45,7 @@ class Spec(BaseModel):
     epochs: int = Field(default=200, ge=1)
     batch_size: int = Field(default=64, ge=1)
     scheduler: str = "patience"
+    features: str | int | None = None
     device: str = "auto"
     engine: str = "auto"
     precision: str = "tf32"
@@ -88,7 +89,7 @@ class Spec(BaseModel):
     @model_serializer(mode="wrap")
     def _dumped(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what version 0.1 did not know, where it is as it was then: what is the same run is told by this."""
-        usual = {"code": {}, "scheduler": type(self).model_fields["scheduler"].default}
+        usual = {"code": {}, "scheduler": type(self).model_fields["scheduler"].default, "features": None}
         return {key: value for key, value in dump(self).items() if key not in usual or value != usual[key]}
 
 
