@@ -119,6 +119,19 @@ def test_a_run_tells_settings_figures_and_its_end(tmp_path: Path, monkeypatch: p
     assert "data" not in settings
 
 
+def test_scores_of_different_kinds_have_no_average(tmp_path: Path) -> None:
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    given = [("sign", (x[:, 0] > 0).long(), None), ("sum", x.sum(1), hatrack.targets.Regression())]
+    tasks = [hatrack.Task(name, (x, y), (x, y), (x, y), target=target) for name, y, target in given]
+    network = torch.nn.Sequential(torch.nn.Linear(4, 9), torch.nn.ReLU())
+    learner, logger = hatrack.Learner(network, epochs=1, device="cpu"), Kept(tmp_path / "log")
+    for task in tasks:
+        learner.learn(task, callback=logger)
+    points = Kept.store[tmp_path / "log"].points
+    assert len(points["score/average"]) == 1
+    assert len(points["score/task 1"]) == 2
+
+
 def test_names_of_nested_settings() -> None:
     assert dict(flat({"a": 1, "b": {"c": {"d": 2}, "e": None}})) == {"a": 1, "b.c.d": 2, "b.e": None}
 

@@ -6,13 +6,15 @@ before would have, and what is repeated stands again at its own step.
 
     epoch/train_loss, epoch/valid_loss, epoch/valid_score, epoch/lr, epoch/s, epoch/capacity
     score/task 1, score/task 2, … score/average      on the test parts of all tasks so far
+
+Scores of different kinds, accuracies and R², have no average.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
@@ -71,6 +73,7 @@ class Logger(ABC):
         self.name = name or self.folder.name
         self.project = project
         self._epochs, self._open = 1, False
+        self._scores: Callable[[], list[str]] = list  # what the tasks of a learner are scored by
         self._told: dict[str, Any] = {}
         self._written: dict[str, Any] = {}  # of the settings that were told
 
@@ -114,6 +117,7 @@ class Logger(ABC):
     def on_begin(self, learner: Learner) -> None:
         """Note what a learner learns with."""
         method = learner.method
+        self._scores = lambda: [known.target.judged().score for known in learner.tasks]
         own = {f"method.{name}": getattr(method, name) for name in hyperparameters(type(method))}
         values = {name: getattr(learner, name) for name in ("epochs", "batch_size", "seed")}
         names = named(task.name for task in learner.tasks)
@@ -128,7 +132,8 @@ class Logger(ABC):
     def on_task(self, task: Finished) -> None:
         """Write the scores after a task."""
         tested = {f"score/task {n}": score for n, score in enumerate(task.accuracy, start=1) if score is not None}
-        average = {"score/average": fmean(tested.values())} if tested else {}
+        alike = len(set(getattr(task, "scores", self._scores()))) < 2
+        average = {"score/average": fmean(tested.values())} if tested and alike else {}
         self._write(tested | average, len(task.accuracy) * self._epochs)
 
     def on_end(self, finished: bool) -> None:
