@@ -57,6 +57,17 @@ def untouched(net: nn.Module) -> Iterator[list[str]]:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread, so that the last bits do not depend on how many cores a machine has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
     """Compute as if the caller had switched nothing on: no autocast, no inference mode, gradients allowed.
 

@@ -8,8 +8,7 @@ is the same byte by byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +16,7 @@ from torch import fx
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features
-from hatrack.modes import untouched
+from hatrack.modes import one_thread, untouched
 from hatrack.ship.answered import answered
 from hatrack.ship.knife import Knife, close
 from hatrack.ship.plain import whole, without_ours
@@ -33,7 +32,7 @@ def cut_out(core: Core, task: int) -> fx.GraphModule:
     learned, model = core.tasks[task], core.model
     raw = learned.probes(core.seed, task, core.device)
     x = learned.prepared(raw, core.device)
-    with _one_thread():
+    with one_thread():
         asked = answered(core.method, x, task, learned.name)
         knife = Knife(model, asked, model.heads[task], x)
         objection = knife.objection()
@@ -90,14 +89,3 @@ def _reader(features: Features, output: Any) -> Callable[[Any, Any], Any]:
     if isinstance(pick, str | int) and (isinstance(pick, int) or isinstance(output, Mapping)):
         return lambda out, x: out[pick]
     return features.taken
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread, so that what is cut does not depend on how many cores a machine has."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

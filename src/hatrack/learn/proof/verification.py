@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from hatrack.learn.processor import processor
 from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
+from hatrack.modes import one_thread
 from hatrack.notebook import card, line, table
 from hatrack.targets import Target
 from hatrack.tree import mapped
@@ -164,24 +164,13 @@ class Finished(Protocol):
     def inputs(self) -> Inputs: ...
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread, so that a verdict does not depend on how many cores a machine has."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 @torch.no_grad()
 def probe_logits(method: Method, x: Any, task: int) -> Tensor:
     """Return the logits by which a task is held to its word, in float32: rounded products no two machines do alike."""
     method.model.net.eval()
     # In the layout of what is drawn: strides decide which kernel runs, and so the last bits.
     x = mapped(lambda part: part.clone(memory_format=torch.contiguous_format), x)
-    with _one_thread(), method.model.unrounded():
+    with one_thread(), method.model.unrounded():
         return method.predict(x, task).float()
 
 
