@@ -158,6 +158,8 @@ class Fit:
             self.stepper.set_lr(self.schedule.lr / before)
         if not finite:
             self._tell_diverged(name, self.phase.before + self.epoch)
+        with self.method.model.turn:  # whoever asks a finished task puts other tensors into the network
+            capacity = total_capacity(self.method)
         return Epoch(
             task=self.method.task,
             name=name,
@@ -169,7 +171,7 @@ class Fit:
             valid_accuracy=valid_accuracy,
             lr=self.lr,
             s=getattr(self.method, "s_max", None),  # gates are annealed within an epoch
-            capacity=total_capacity(self.method),
+            capacity=capacity,
             best=improved,
             score=self.method.target.judged().score,
         )
