@@ -153,16 +153,13 @@ class Hats(nn.Module):
         core, model = self._core, self._core.model
         told = Learned(name, target, Inputs(), kinds.as_prepared(kinds.alike(lambda: [x])))
         with fitting(told, x):
-            if model.example is not None:
-                model.meet(x)
+            model.meet(x)
             features = model.try_out(x)
         if target.per_position and target.units_axis is None:
             raise HatrackError(f"task {name!r}: say where features of shape {features} have their units: axis=1 or -1.")
         with fitting(told, x):
-            model.meet(x)
             core._add_task(told, features, TaskHistory(name, score=target.judged().score))
         core._begin_method(feed)
-        core.method.begin_phase(0)
         core.method.refuse_undeclared()
         core.method.clock.start(steps)
         self.heads.append(model.heads[-1])

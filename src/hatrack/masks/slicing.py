@@ -52,7 +52,7 @@ def kept(uses: Sequence[Use], shape: Sequence[int], gone: Tensor) -> Kept:
     return found
 
 
-def taken(tensor: Tensor, keep: Kept) -> Tensor:
+def taken(tensor: Tensor, keep: Sequence[Tensor | None]) -> Tensor:
     """Return the entries of a tensor that stay."""
     for axis, index in enumerate(keep):
         if index is not None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from hatrack.masks.slicing import taken
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import ON, layer_of
 from hatrack.modes import evaluating, untouched
@@ -59,7 +60,7 @@ class Narrow:
         """Return the features of x for a task, with zeros where units are closed."""
         model = self._model
         own = {**model.tensors(), **model.private[task]}
-        narrow = {name: _taken(own[name], cut) for name, cut in self._cuts.items() if name in own}
+        narrow = {name: taken(own[name], cut) for name, cut in self._cuts.items() if name in own}
         features = model.features(x, task, weights=narrow)
         if model.net.training:
             self._put_back(narrow, own)
@@ -103,10 +104,3 @@ def _cut(used: Tensor) -> Cut | None:
     if bool(used.all()) or prod(int(kept.sum()) for kept in along) != int(used.sum()):
         return None
     return [None if bool(kept.all()) else kept.nonzero().flatten() for kept in along]
-
-
-def _taken(tensor: Tensor, cut: Cut) -> Tensor:
-    for axis, kept in enumerate(cut):
-        if kept is not None:
-            tensor = tensor.index_select(axis, kept)
-    return tensor
