@@ -2,9 +2,9 @@
 
     loss     L(x, y) + α·mean (h(x′) − z′)² + β·L(x″, y″)
 
-(x, y) is the new batch; (x′, z′) and (x″, y″) are two draws from the memory, independent of each other, each with a pass
-of its own; z′ is what the network answered when x′ was trained on and put into the memory, in training mode. Stream,
-memory and the settings they share are those of `replay`, and so are the deviations.
+(x, y) is the new batch; (x′, z′) and (x″, y″) are two draws from the memory, independent of each other, each with a
+pass of its own; z′ is what the network answered when x′ was trained on and put into the memory, in training mode.
+Stream, memory and the settings they share are those of `replay`, and so are the deviations.
 
 h and z are logits, or what else the head gives. heads="own": of the sample's own task's head. heads="all": of all heads
 that there were when it was put into the memory, side by side; later heads are not held to anything. (The paper has
@@ -15,6 +15,7 @@ from 0.5 to 1 are what they found best; 0.1 and 0.5 are those of 200 samples of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,15 +51,17 @@ class DERPP(Replay):
         if self.memory.empty:
             return loss
         drawn, z = self.memory.draw(self.memory_batch)
-        strayed = self._strayed(self._heads.answers(self.model.features(drawn.x, self.task)), z, drawn)
+        assert drawn.source is not None
+        strayed = distance(self._heads.answers(self.model.features(drawn.x, self.task)), z, drawn.source)
         again, _ = self.memory.draw(self.memory_batch)
         relearned = self._heads.loss(self.model.features(again.x, self.task), again, self.task)
         return loss + self.alpha * strayed + self.beta * relearned
 
-    def _strayed(self, answers: list[Tensor], z: Tensor, drawn: Batch) -> Tensor:
-        """Return mean (h − z)²; every sample sees the answers of its own task."""
-        each = torch.zeros(len(z), device=z.device, dtype=z.dtype)
-        for task, now in enumerate(answers):
-            square = (now - z[:, : now.shape[1]]).square().mean(1)
-            each = torch.where(drawn.source == task, square, each)
-        return each.mean()
+
+def distance(answers: Sequence[Tensor], z: Tensor, source: Tensor) -> Tensor:
+    """Return mean (h − z)², h those of the `answers` that are of the sample's own task."""
+    each = z.new_zeros(len(z))
+    for task, now in enumerate(answers):
+        square = (now - z[:, : now.shape[1]]).square().mean(1)
+        each = torch.where(source == task, square, each)
+    return each.mean()

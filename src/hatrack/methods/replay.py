@@ -4,9 +4,9 @@ baseline of Buzzega et al. 2020, "Dark experience for general continual learning
     loss     mean over the batch and over `memory_batch` samples of the memory, which go through the network as one
     memory   a reservoir of `buffer` samples over the stream of all batches trained on (parts/reservoir.py)
 
-As in their code the stream is what the network is trained on: a batch is offered after its step, in every epoch anew,
-and there is no word of tasks in it. So the memory is in use from the second step of the first task on, may hold a sample
-twice, and a task that takes more epochs gets a greater share. Samples are drawn without repetition.
+As in their code the stream is what the network is trained on, epoch after epoch: a batch is offered at the end of its
+step, and nothing is done where a task ends. So the memory is in use from the second step of the first task on, may hold
+a sample twice, and a task that takes more epochs gets a greater share of it. A draw has no sample twice.
 
 heads="own" is for task-incremental scoring: a sample is answered by its own task's head alone. heads="all" is for
 class-incremental scoring: it is told from the classes of all tasks so far, whose logits stand side by side; the
