@@ -17,7 +17,7 @@ class AllHeads(OwnHeads):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        odd = next((target for target in self._targets if not (target.plain and target.units_axis is None)), None)
+        odd = next((target for target in self._targets if not target.plain), None)
         if odd is not None:
             raise HatrackError(
                 f"heads='all' sets the classes of all tasks side by side, under one plain cross-entropy, and a task "
