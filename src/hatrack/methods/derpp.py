@@ -9,8 +9,8 @@ Stream, memory and the settings they share are those of `replay`, and so are the
 h and z are logits, or what else the head gives. heads="own": of the sample's own task's head. heads="all": of all heads
 that there were when it was put into the memory, side by side; later heads are not held to anything. (The paper has
 one head of all classes from the start, so that z there holds logits of classes still unseen.) The squares are averaged
-over the answers of a sample, then over samples, as in their code; the paper writes the sum. α from 0.1 to 0.5 and β
-from 0.5 to 1 are what they found best; 0.1 and 0.5 are those of 200 samples of CIFAR-10.
+over the answers of a sample, then over samples, as in their code; the paper writes the sum. Their scripts have α from
+0.1 to 1 and β from 0.5 to 1, by data set and size of the memory; 0.1 and 0.5 are those of 200 samples of CIFAR-10.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DERPP(Replay):
     summary: ClassVar[str] = "a small memory is learned, and answered as when it was put there"
     stores: ClassVar[str] = "200 samples in all and their logits"
 
-    alpha: float = hyper(0.1, "α: weight of keeping a memory's answers", low=0.0, search=(0.1, 0.2, 0.5))
+    alpha: float = hyper(0.1, "α: weight of keeping a memory's answers", low=0.0, search=(0.1, 0.2, 0.5, 1.0))
     beta: float = hyper(0.5, "β: weight of learning a memory's targets", low=0.0, search=(0.5, 1.0))
 
     @torch.no_grad()

@@ -6,7 +6,8 @@ baseline of Buzzega et al. 2020, "Dark experience for general continual learning
 
 As in their code the stream is what the network is trained on, epoch after epoch: a batch is offered at the end of its
 step, and nothing is done where a task ends. So the memory is in use from the second step of the first task on, may hold
-a sample twice, and a task that takes more epochs gets a greater share of it. A draw has no sample twice.
+a sample twice, and a task that takes more epochs gets a greater share of it. A draw takes none of its places twice.
+The size of the memory is not searched: it is what such methods are compared at (200, 500 and 5120 in the paper).
 
 heads="own" is for task-incremental scoring: a sample is answered by its own task's head alone. heads="all" is for
 class-incremental scoring: it is told from the classes of all tasks so far, whose logits stand side by side; the
@@ -50,7 +51,7 @@ class Replay(Method):
     shares_batches: ClassVar[bool] = False  # every process would fill a memory of its own
 
     buffer: int = hyper(200, "samples in the memory, of all tasks together", low=2)
-    memory_batch: int = hyper(64, "samples of the memory in a step; as many as a batch has, in the paper", low=2)
+    memory_batch: int = hyper(64, "samples drawn from the memory in a step", low=2)
     heads: str = hyper(
         "own", "the classes a sample is told from: of its own task, or of all tasks so far", choices=("own", "all")
     )
