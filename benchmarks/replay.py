@@ -48,7 +48,7 @@ def runs() -> Iterator[dict[str, Any]]:
 
 def outcome(benchmark: str, method: str, heads: str, buffer: int, seed: int) -> dict[str, float]:
     """Train, and return the figures."""
-    tasks = hatrack.tasks(benchmark, seed=seed, **OPTIONS[benchmark])
+    tasks = [as_seen(task) for task in hatrack.tasks(benchmark, seed=seed, **OPTIONS[benchmark])]
     with noise(seed, "net", device=torch.device("cpu")):
         shape = tuple(tasks[0].train.first(1).shape[1:])
         net = build("mlp", shape, widths=(100, 100), dropout=0.0, input_dropout=0.0)
@@ -61,6 +61,14 @@ def outcome(benchmark: str, method: str, heads: str, buffer: int, seed: int) -> 
     matrix: Any = learner.matrix()
     figures = average_accuracy(matrix), without_task(learner, tasks), forgetting(matrix) or 0.0, seconds
     return dict(zip(FIGURES, figures, strict=True))
+
+
+def as_seen(task: Task) -> Task:
+    """Return a task with its samples prepared: a permutation is else known with the task's name, and not seen."""
+    prepare, parts = task.inputs.on(torch.device("cpu")), (task.train, task.valid, task.test)
+    pairs = [split.on(torch.device("cpu")) for split in parts if split is not None]
+    train, *others = ((prepare(x), y) for x, y in pairs)
+    return Task(task.name, train, *others, classes=task.classes)
 
 
 def without_task(learner: Learner, tasks: Sequence[Task]) -> float:
