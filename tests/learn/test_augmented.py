@@ -87,7 +87,9 @@ def test_a_run_that_is_taken_up_again_gives_the_same_bits(how: str, tmp_path: Pa
     assert not same(whole, plain)
 
 
-@pytest.mark.parametrize("method", ["hat", "ewc", "sgd", "joint", "replay-all", "a-gem", "lwf", "pmask", "packnet"])
+@pytest.mark.parametrize(
+    "method", ["hat", "ewc", "sgd", "joint", "replay-all", "a-gem", "der++", "lwf", "pmask", "packnet"]
+)
 @pytest.mark.parametrize("augment", ["crop,flip,mixup", jitter])
 def test_any_method_learns_augmented_samples(method: str, augment: Any) -> None:
     made = learner(method, epochs=2)

@@ -279,7 +279,7 @@ def test_other_methods_go_through_a_loop_of_ones_own(name: str) -> None:
     assert hats.verify().ok or not METHODS[name].guarantee
 
 
-@pytest.mark.parametrize("name", ["packnet", "pathnet", "den", "cat", "joint", "replay-all", "lwf", "random"])
+@pytest.mark.parametrize("name", ["packnet", "pathnet", "den", "cat", "joint", "replay-all", "replay", "lwf", "random"])
 def test_methods_that_need_their_own_loop_refuse_by_name(name: str) -> None:
     with pytest.raises(HatrackError, match=f"^{name} needs a loop of its own .*Learner"):
         Hats(net(), METHODS[name]())

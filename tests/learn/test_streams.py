@@ -143,7 +143,7 @@ def test_a_stream_that_gives_its_samples_once_is_named() -> None:
         learner().learn(Task("a", Once(), Once(), classes=2))
 
 
-@pytest.mark.parametrize("method", ["joint", "replay-all", "a-gem"])
+@pytest.mark.parametrize("method", ["joint", "replay-all", "a-gem", "replay"])
 def test_a_method_that_goes_back_to_samples_refuses_a_stream(method: str, tasks: list[Task]) -> None:
     made = learner(method)
     with pytest.raises(HatrackError, match=f"{method} keeps samples of task 'a', .* give a map-style one"):

@@ -13,6 +13,7 @@ from hatrack.measure.accuracy import (
     forward_transfers,
 )
 from hatrack.measure.cross_head import chi
+from hatrack.measure.free import free_accuracy
 from hatrack.measure.measures import MEASURES, missing, summary
 from hatrack.measure.ratio import rho, rho_matrix
 from hatrack.measure.reading import Reading, reading
@@ -41,6 +42,7 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "forward_transfers",
+    "free_accuracy",
     "interval",
     "missing",
     "paired",

@@ -10,6 +10,7 @@ from hatrack.methods.agem import AGEM
 from hatrack.methods.base import Method
 from hatrack.methods.cat import CAT
 from hatrack.methods.den import DEN
+from hatrack.methods.derpp import DERPP
 from hatrack.methods.ewc import EWC
 from hatrack.methods.ewc_gi import EWCGI
 from hatrack.methods.finetune_copy import FinetuneCopy
@@ -30,6 +31,7 @@ from hatrack.methods.pathnet import PathNet
 from hatrack.methods.pmask import PMask
 from hatrack.methods.pnn import PNN
 from hatrack.methods.random import Random
+from hatrack.methods.replay import Replay
 from hatrack.methods.replay_all import ReplayAll
 from hatrack.methods.sgd import SGD
 from hatrack.methods.sgd_frozen import SGDFrozen
@@ -78,6 +80,7 @@ METHODS: Registry[type[Method]] = Registry(
             AGEM,
             CAT,
             DEN,
+            DERPP,
             EWC,
             EWCGI,
             FinetuneCopy,
@@ -97,6 +100,7 @@ METHODS: Registry[type[Method]] = Registry(
             PMask,
             PNN,
             Random,
+            Replay,
             ReplayAll,
             SGD,
             SGDFrozen,

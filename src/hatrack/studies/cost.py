@@ -39,6 +39,7 @@ VALIDATED = 0.12  # validation samples for one of training
 STEP = {
     "a-gem": 7.4,
     "den": 1.4,
+    "der++": 2.8,
     "ewc": 1.2,
     "ewc-gi": 1.1,
     "fisher-mask-ewc": 1.1,
@@ -51,6 +52,7 @@ STEP = {
     "pathnet": 0.3,  # of 16 modules that the network has, it computes three
     "pmask": 1.3,
     "pnn": 3.8,
+    "replay": 1.7,
     "si": 1.1,
     "supsup": 1.6,
     "tag": 1.1,

@@ -75,7 +75,7 @@ def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings.filterwarnings("error", category=EngineWarning)
 
 
-@pytest.mark.parametrize("method", ["hat", "sgd", "ewc", "si", "a-gem", "packnet", "pmask"])
+@pytest.mark.parametrize("method", ["hat", "sgd", "ewc", "si", "a-gem", "der++", "packnet", "pmask"])
 @pytest.mark.usefixtures("traced_only")
 def test_a_traced_step_is_the_step(method: str) -> None:
     assert_same(taught(method, "compiled"), taught(method, "eager"))

@@ -38,6 +38,10 @@ class OwnHeads:
                 losses.append(target.trained(head(features[rows]), y, weights) * (len(y) / len(batch.y)))
         return torch.stack(losses).sum()
 
+    def answers(self, features: Tensor) -> list[Tensor]:
+        """Return, for each task, what its own samples are answered with: one row a sample."""
+        return [head(features).flatten(1) for head in self._heads]
+
     def _side_by_side(self, features: Tensor, y: Tensor, source: Tensor) -> Tensor:
         """Return the mean cross-entropy in one piece: the logits of other tasks are masked out."""
         logits = torch.cat([head(features) for head in self._heads], dim=1)
