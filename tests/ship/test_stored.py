@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hatrack import HatrackError, Task
 from hatrack.methods import METHODS
 from hatrack.ship.stored import digest, packed, unpacked
-from ship.test_cut_out import learned, of
+from ship.test_cut_out import Remembering, learned, of
 
 pytestmark = pytest.mark.filterwarnings("ignore::hatrack.CapacityWarning")
 TYPES = [
@@ -123,7 +123,7 @@ CODE = """
 import sys
 sys.path[:0] = sys.argv[1:]
 from hashlib import sha256
-from ship.test_cut_out import learned, of
+from ship.test_cut_out import Remembering, learned, of
 from hatrack.methods import METHODS
 from hatrack.ship.stored import digest, packed
 for method in ("hat", "pmask"):
@@ -187,6 +187,16 @@ def test_the_digest_changes_with_whatever_changes_the_answers() -> None:
     assert len(seen) == 1 + len(changes)
 
 
+def test_the_digest_is_the_same_after_the_cut_out_was_used() -> None:
+    """Also of a network that keeps what it saw last."""
+    x = torch.rand(16, 4, generator=torch.Generator().manual_seed(0))
+    cut = of(Task("t", (x, torch.arange(16) % 2)), Remembering()).cut_out(0)
+    known = digest(cut)
+    cut(x)
+    assert cut.net.last is not None
+    assert digest(cut) == known
+
+
 def test_refusals() -> None:
     with pytest.raises(HatrackError, match=r"^x of this cut-out is no plain tensor"):
         packed(Holding(x=torch.eye(3).to_sparse()))
@@ -194,3 +204,18 @@ def test_refusals() -> None:
     for bad in (b"", b"1234567890", good[:-1], good.replace(b"4000", b"9999"), good.replace(b"#bits", b"#bats")):
         with pytest.raises(HatrackError, match=r"^these bytes are no packed cut-out \(.*\)\.$"):
             unpacked(bad)
+
+
+def test_a_bit_that_is_changed_anywhere_is_refused_or_another_state() -> None:
+    """None is read as if nothing were, and none ends in an error that is not ours."""
+    shared = made(torch.float32, 40, 30, share=0.1)
+    good = packed(Holding(a=shared, b=shared, c=torch.arange(3), d=made(torch.bfloat16, 30, 20, share=0.1)))
+    known = {name: bits(tensor) for name, tensor in unpacked(good).items()}
+    for place in range(len(good)):
+        bad = bytearray(good)
+        bad[place] ^= 1 << (place % 8)
+        try:
+            found = unpacked(bytes(bad))
+        except HatrackError:
+            continue
+        assert {name: bits(tensor) for name, tensor in found.items()} != known, place

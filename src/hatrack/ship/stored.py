@@ -77,8 +77,8 @@ def digest(module: nn.Module) -> str:
     """Return the SHA-256 of a cut-out: of its packed bytes, and of what it does with them.
 
     That is, for every part in its order: its class by name, the settings of torch's layers, the code that torch.fx has
-    written, hooks, tensors that the state dict leaves out; and the task and its classes. Of code of the user's own that
-    was not written out by torch.fx it has the name alone.
+    written, hooks, buffers that the state dict leaves out; and the task and its classes. Of a class of the user's own,
+    which torch.fx has not written, it has the name and what `extra_repr` says: neither its code nor other attributes.
     """
     found = sha256(json.dumps([*_described(module)]).encode())
     found.update(packed(module))
@@ -142,8 +142,8 @@ def _described(module: nn.Module) -> Iterator[Any]:
             yield [(name, _said(value)) for name, value in sorted(vars(part).items()) if not name.startswith("_")]
         for hook in (*part._forward_pre_hooks.values(), *part._forward_hooks.values()):
             yield hook.code if isinstance(hook, fx.GraphModule) else _said(hook)
-        held = {**part._parameters, **part._buffers, **vars(part)}
-        for name, tensor in sorted((n, t) for n, t in held.items() if isinstance(t, Tensor) and id(t) not in kept):
+        left_out = {n: t for n, t in part._buffers.items() if t is not None and id(t) not in kept}
+        for name, tensor in sorted(left_out.items()):
             yield name, str(tensor.dtype), tuple(tensor.shape), sha256(_rows(tensor).numpy().tobytes()).hexdigest()
 
 
