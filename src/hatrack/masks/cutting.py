@@ -134,8 +134,9 @@ def without(net: nn.Module, units: UnitMap, gates: Tensor, gone: Tensor) -> nn.M
 
 def stay_whole(net: nn.Module, units: UnitMap, x: Any, pick: Pick | None = None) -> dict[str, str]:
     """Return the sites that a cut-out would leave at full width, and why; tried with every other unit closed."""
-    gates = torch.cat([torch.arange(site.size) % 2 == 0 for site in units.sites]) if units.sites else torch.ones(0)
-    numbers = torch.Generator().manual_seed(1)
+    if not units.sites:
+        return {}
+    gates, numbers = torch.cat([torch.arange(s.size) % 2 == 0 for s in units.sites]), torch.Generator().manual_seed(1)
     try:
         original = copied(net).eval().requires_grad_(False)
     except HatrackError as error:
