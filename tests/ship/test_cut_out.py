@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,6 +19,7 @@ import hatrack
 from hatrack import HAT, DivergenceWarning, HatrackError, Hats, Inputs, Learner, Task, load
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
+from hatrack.ship.stored import digest, packed
 from hatrack.targets import Classification, Dense, Regression
 from zoo import ZOO, Lively, tasks, unit_map
 
@@ -131,19 +131,29 @@ def test_is_the_perceptron_of_the_open_units() -> None:
     np.testing.assert_allclose(cut(x).numpy(), h @ w[4][:, b].T + w[5], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["hat", "pmask"])
-@pytest.mark.parametrize("name", ["vgg", "lstm"])
+KEEPING = [name for name in METHODS if METHODS[name].guarantee and name != "pnn"]  # of pnn there is nothing to cut
+SAME = [(method, name) for method in ("hat", "pmask") for name in ("vgg", "lstm")]
+MORE = [
+    (method, name) for method in KEEPING for name in (*FAST, "mlp-relu", "mobile", "llama", "unet", "channels-last")
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [*SAME, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in MORE if pair not in SAME)]
+)
 def test_is_the_same_after_later_tasks_byte_for_byte(method: str, name: str, tmp_path: Path) -> None:
-    learner, _ = learned(name, METHODS["pmask"]() if method == "pmask" else None)
+    learner, _ = learned(name, METHODS[method]() if method != "hat" else None)
     before = learner.cut_out(0)
-    for task in tasks(ZOO[name], count=2)[1:]:
+    for task in tasks(ZOO[name], count=3)[1:]:
         learner.learn(task, progress=False)
     learner.save(tmp_path / "saved")
     for later in (learner, load(tmp_path / "saved", ZOO[name].build(seed=5), device="cpu")):
         after = later.cut_out(0)
         assert list(before.state_dict()) == list(after.state_dict())
-        assert save(before.state_dict()) == save(after.state_dict())
-        assert before.sites == after.sites
+        assert packed(before) == packed(after)
+        assert digest(before) == digest(after)
+        assert (before.sites, before.notes) == (after.sites, after.notes)
+    assert packed(before) != packed(learner.cut_out(1))
 
 
 def test_needs_no_hatrack(tmp_path: Path) -> None:
