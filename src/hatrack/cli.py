@@ -193,7 +193,7 @@ def explain(
     net: Annotated[str, typer.Argument(metavar="NET", help=f"See: hatrack list nets; {CODE}.", show_default=False)],
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
 ) -> None:
-    """Show what is gated, locked and kept per task in a net."""
+    """Show what is gated, locked and kept per task in a net, and what cut_out would leave at full width."""
     print(explain_net(net, shape))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from hatrack.masks.grouped import Grouped, balanced, coupled, grouped
+from hatrack.masks.grouped import Grouped, balanced, coupled, grouped, recurrent
 from hatrack.masks.unitmap import Site, UnitMap, Use
 
 # Two groups: units 0–1 and 2–3 are read, 4–6 and 7–9 are written.
@@ -62,3 +62,15 @@ def test_sites_that_meet_in_one_are_cut_together() -> None:
     sites = [Site(str(i), start, size, (), ()) for i, (start, size) in enumerate([(0, 4), (4, 6), (10, 3)])]
     together = coupled([Grouped("weight", WRITTEN, READ)], UnitMap(13, sites, {}, {}, [], torch.zeros(1)), sites)
     assert sorted([site.name for site in part] for part in together) == [["0", "1"], ["2"]]
+
+
+def test_layers_and_directions_of_an_rnn_keep_equal_numbers() -> None:
+    net = nn.Sequential(nn.GRU(3, 2, num_layers=2), nn.LSTM(2, 2), nn.LSTM(2, 2, bidirectional=True, proj_size=1))
+    names = {"0.weight_hh_l0": [0, 1], "0.weight_hh_l1": [2, 3], "1.weight_hh_l0": [4, 5]}
+    uses = {name: [Use((torch.zeros(1, 1), torch.tensor([states])))] for name, states in names.items()}
+    units = UnitMap(10, [], uses, {}, [], torch.zeros(1, dtype=torch.long))
+    (found,) = recurrent(net, units)
+    assert found.rows.tolist() == [[0, 1], [2, 3]]
+    assert balanced([found], gone(0, 4)).nonzero().flatten().tolist() == [4]
+    assert balanced([found], gone(0, 3)).nonzero().flatten().tolist() == [0, 3]
+    assert len(coupled([found], units, [Site("a", 0, 2, (), ()), Site("b", 2, 2, (), ())])) == 1

@@ -59,8 +59,8 @@ class _Trial:
         self._numbers = torch.Generator().manual_seed(0)
         self._x = self._several(at(inputs, slice(INPUTS)))
         trained = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
-        self._clean = {name: self._moved(p) for name, p in trained.items()}
-        self._noise = {name: NOISE * self._normal(p) for name, p in trained.items()}
+        self._clean = {name: moved(p, self._numbers) for name, p in trained.items()}
+        self._noise = {name: NOISE * normal(p, self._numbers) for name, p in trained.items()}
         self._parameters, self._buffers = dict(net.named_parameters()), dict(net.named_buffers())
 
     def with_gradient(self, share: float) -> list[str]:
@@ -71,7 +71,7 @@ class _Trial:
             features = self._features(gates, tensors, samples=1)  # a backward pass costs as much as two of those
             if not features.requires_grad:
                 return []
-            weighted = (features * self._normal(features)).sum()
+            weighted = (features * normal(features, self._numbers)).sum()
             try:
                 found = torch.autograd.grad(weighted, list(tensors.values()), allow_unused=True)
             except Exception:  # some backward passes are for training mode alone; then noise has the say
@@ -125,17 +125,20 @@ class _Trial:
         if not x.is_floating_point():
             return x
         spread = x.std().nan_to_num() if x.numel() > 1 else x.new_zeros(())
-        return x + torch.where(spread > 0, spread, 1.0) * self._normal(x)
+        return x + torch.where(spread > 0, spread, 1.0) * normal(x, self._numbers)
 
-    def _moved(self, p: Tensor) -> Tensor:
-        """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""
-        if p.numel() == 0 or bool((p != p.flatten()[0]).any()):
-            return p.clone()
-        step = MOVE * self._normal(p)
-        return torch.where(p == 0, step, p * (1 + step.abs()))
 
-    def _normal(self, like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=self._numbers).to(like.device, like.dtype)
+def moved(p: Tensor, numbers: torch.Generator) -> Tensor:
+    """Return a parameter as it is, or away from the one value that it has everywhere; its sign stays."""
+    if p.numel() == 0 or bool((p != p.flatten()[0]).any()):
+        return p.clone()
+    step = MOVE * normal(p, numbers)
+    return torch.where(p == 0, step, p * (1 + step.abs()))
+
+
+def normal(like: Tensor, numbers: torch.Generator) -> Tensor:
+    """Return normal numbers in the form of a tensor."""
+    return torch.randn(like.shape, generator=numbers).to(like.device, like.dtype)
 
 
 def _located(names: Sequence[str], differs: Callable[[Collection[str]], bool]) -> list[str]:

@@ -1,4 +1,6 @@
-"""The unit map in words: which sites a network has, who writes and reads them, and what becomes of each parameter."""
+"""The unit map in words: which sites a network has, who writes and reads them, what becomes of each parameter,
+and what a cut-out leaves whole.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features, Pick
+from hatrack.masks.cutting import stay_whole
 from hatrack.masks.trace import derive
 from hatrack.masks.unitmap import Note, Site, UnitMap, layer_of
 from hatrack.notebook import card, line, table
@@ -39,6 +42,7 @@ class Explanation:
     untrained  parameters with requires_grad off: what they write is on for every task
     unused     parameters that the forward pass never meets
     notes      everything handled conservatively
+    whole      sites that a cut-out (learner.cut_out) leaves at full width, and why: it was tried on this network
     checked    whether the map was tried on this network: noise in every entry that it calls unused changed nothing
     """
 
@@ -51,6 +55,7 @@ class Explanation:
     untrained: tuple[str, ...]
     unused: tuple[str, ...]
     notes: tuple[Note, ...]
+    whole: dict[str, str]
     checked: bool
 
     def __str__(self) -> str:
@@ -88,6 +93,7 @@ class Explanation:
             ("Not trained, so on for every task", layers),
             ("Never used by forward()", self.unused),
             ("Handled with caution", always_on),
+            ("At full width in a cut-out, with zeros for closed units", self.whole),
         ]
         return [(title, named) for title, named in kinds if named]
 
@@ -114,6 +120,7 @@ def explain(net: nn.Module, example: Any, features: Pick | None = None) -> Expla
         example = example.float() / 255
     with Features(net, features).as_output():
         units = derive(net, example)
+    whole = stay_whole(net, units, example, features)
     by_task = tuple(_norm_tensors(net, units))
     untrained = tuple(n for n, p in net.named_parameters() if not p.requires_grad and n in units.uses)
     frozen = {name: why for name, why in _frozen(units).items() if name not in (*by_task, *untrained)}
@@ -127,6 +134,7 @@ def explain(net: nn.Module, example: Any, features: Pick | None = None) -> Expla
         untrained=untrained,
         unused=tuple(name for name in units.shapes if name not in units.uses),
         notes=tuple(units.notes),
+        whole=whole,
         checked=units.checked,
     )
 

@@ -1,7 +1,8 @@
 """Convolutions in groups (depthwise ones among them): what may go is the same number of units in every group.
 
 A group goes as a whole with all that it reads and writes. Of the others each keeps as many inputs as the others, and as
-many outputs: where fewer of its units are open, closed ones stay to make up the number.
+many outputs: where fewer of its units are open, closed ones stay to make up the number. The layers and directions of an
+RNN, whose states have one size, are groups as well.
 """
 
 from __future__ import annotations
@@ -64,6 +65,20 @@ def grouped(net: nn.Module, units: UnitMap) -> list[Grouped]:
     return found
 
 
+def recurrent(net: nn.Module, units: UnitMap) -> list[Grouped]:
+    """Return the RNNs of several layers or directions; a group is the units of one's state."""
+    found = []
+    for path, layer in net.named_modules():
+        if isinstance(layer, nn.RNNBase) and not layer.proj_size:
+            own = [name for name, _ in layer.named_parameters(recurse=False) if name.startswith("weight_hh")]
+            names = [f"{path}.{name}" if path else name for name in own]
+            uses = [use for name in names for use in units.uses.get(name, [])]
+            if len(uses) == len(names) > 1 and all(len(use.units) == 2 for use in uses):
+                states = torch.stack([use.units[1].flatten().cpu() for use in uses])
+                found.append(Grouped(names[0], states, states))
+    return found
+
+
 def balanced(layers: list[Grouped], gone: Tensor) -> Tensor:
     """Return as many of the units in `gone` as can go without leaving groups uneven."""
     while True:
@@ -75,7 +90,7 @@ def balanced(layers: list[Grouped], gone: Tensor) -> Tensor:
 
 
 def coupled(layers: list[Grouped], units: UnitMap, sites: list[Site]) -> list[list[Site]]:
-    """Return sites that can only be cut together, for a convolution in groups reads the one and writes the other."""
+    """Return sites that can only be cut together, for a layer in groups has units of both."""
     found = [[site] for site in sites]
     for layer in layers:
         met = {int(unit) for unit in torch.cat([layer.rows.flatten(), layer.columns.flatten()])}

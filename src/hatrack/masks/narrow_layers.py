@@ -19,6 +19,8 @@ NARROWED = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm)
 
 def slice_layers(net: nn.Module, units: UnitMap, gone: Tensor) -> None:
     """Take the units marked in `gone` out of `net`, in place."""
+    if not bool(gone.any()):
+        return
     slots, owners = Slots(net), dict(net.named_modules(remove_duplicate=False))
     touched: dict[nn.Module, dict[str, Kept]] = {}
     in_groups, attention = {layer.parameter: layer for layer in grouped(net, units)}, heads(net, units)

@@ -42,10 +42,9 @@ def kept(uses: Sequence[Use], shape: Sequence[int], gone: Tensor) -> Kept:
         never = reduce(torch.logical_or, (ends[units.cpu()] for units in use.units))
         hit, away = hit | by_unit, away & never
     found: Kept = []
-    for axis in range(len(shape)):
+    for axis, size in enumerate(shape):
         others = [a for a in range(len(shape)) if a != axis]
-        empty = away.expand(shape).all(others) if others else away.expand(shape)
-        empty = empty & (hit.expand(shape).any(others) if others else hit.expand(shape))
+        empty = (away.all(others) & hit.any(others) if others else away & hit).expand(size)
         if bool(empty.all()):
             raise Uncuttable("nothing would be left")
         found.append((~empty).nonzero().flatten() if bool(empty.any()) else None)

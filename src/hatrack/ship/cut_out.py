@@ -16,9 +16,10 @@ from torch import fx
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features
+from hatrack.masks.cutting import close
 from hatrack.modes import one_thread, untouched
 from hatrack.ship.answered import answered
-from hatrack.ship.knife import Knife, close
+from hatrack.ship.knife import Knife
 from hatrack.ship.plain import whole, without_ours
 from hatrack.tree import at, call, named
 

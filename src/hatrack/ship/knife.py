@@ -1,4 +1,4 @@
-"""Which sites of a network can be cut, found by trying; and the network cut there."""
+"""A task's network with its gates folded in, cut at every site that bears it (masks/cutting.py)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from torch.nn.utils import parametrize
 
 from hatrack.errors import HatrackError
 from hatrack.features import Features
-from hatrack.masks.attention import heads
-from hatrack.masks.folding import put_gates, unread, without_unused
-from hatrack.masks.grouped import balanced, coupled, grouped
-from hatrack.masks.narrow_layers import slice_layers
-from hatrack.masks.slicing import Uncuttable, extended, left, taken
+from hatrack.masks.cutting import WITHIN, bearable, close, copied, held, objected, stirred, without
+from hatrack.masks.folding import unread, without_unused
+from hatrack.masks.slicing import extended, left, taken
 from hatrack.masks.trace import derive
 from hatrack.masks.union_find import compact
-from hatrack.masks.unitmap import Site, UnitMap
+from hatrack.masks.unitmap import UnitMap
 from hatrack.modes import untouched
 from hatrack.nets.head import Head
 from hatrack.nets.model import Model
@@ -28,18 +26,7 @@ from hatrack.ship.answered import Answered
 from hatrack.ship.constants import fold_constants
 from hatrack.swap import Slots
 from hatrack.targets import Target
-from hatrack.tree import at, mapped
-
-WITHIN = 1e-5  # of the largest logit: sums of other lengths are rounded otherwise
-UNEVEN = "the groups of a convolution, or heads of attention, keep equal numbers"
-WITHIN_STIRRED = 1e-9  # the same in float64, in which nothing else than rounding is so small
-
-
-def close(answer: Tensor, reference: Tensor, within: float = WITHIN) -> bool:
-    """Whether answers agree within rounding."""
-    if answer.shape != reference.shape or not bool(answer.isfinite().all()):
-        return False
-    return bool((answer - reference).abs().max() <= within * reference.abs().max())
+from hatrack.tree import at
 
 
 @dataclass
@@ -84,11 +71,11 @@ class Knife:
 
     def __init__(self, model: Model, asked: Answered, head: Head, x: Any) -> None:
         self._pick, self._x, self._reference = model.picked.pick, x, asked.logits
-        self._head, self._net = copy.deepcopy(head), _copied(model.net).eval().requires_grad_(False)
+        self._head, self._net = copy.deepcopy(head), copied(model.net).eval().requires_grad_(False)
         self._given, self._initial = asked.tensors, model.initial
         self._untraced: str | None = None
         self._stirred: Stirred | None = None
-        Slots(self._net).put(_held(self._net, asked.tensors))
+        Slots(self._net).put(held(self._net, asked.tensors))
         self._forget()
         if asked.gates is not None:
             self._units: UnitMap | None = model.units
@@ -131,7 +118,7 @@ class Knife:
             gates = self._gates
             while True:
                 tensors = without_unused(self._net, self._units, gates, self._given, unused)
-                Slots(self._net).put(_held(self._net, tensors))
+                Slots(self._net).put(held(self._net, tensors))
                 if gates.dtype != torch.bool:
                     break
                 idle = unread(self._net, self._units, self._read_by_head(gates)).to(gates.device)
@@ -190,11 +177,10 @@ class Knife:
 
     def _without(self, gone: Tensor, source: nn.Module | None = None) -> Cut:
         """Return the network (or `source`) without the units in `gone`; all other closed ones are behind gates."""
-        net, head = copy.deepcopy(source or self._net), copy.deepcopy(self._head)
+        source, head = source or self._net, copy.deepcopy(self._head)
         if self._units is None:
-            return Cut(net, head, None)
-        slice_layers(net, self._units, gone)
-        put_gates(net, self._units, self._gates, gone)
+            return Cut(copy.deepcopy(source), head, None)
+        net = without(source, self._units, self._gates, gone)
         features = self._feature_units().cpu()
         gate = extended(self._gates.cpu(), 1)[features]
         keep = left([features], features.shape, gone)
@@ -222,95 +208,48 @@ class Knife:
         return logits
 
     def _stir(self) -> None:
-        """Take a second network to try cuts on, in float64: one whose weights, as far as they are not 0, are others.
-
-        In the task's own a ReLU that is off may hide what a cut does, and rounding what is small.
-        """
-        numbers, net = torch.Generator().manual_seed(0), copy.deepcopy(self._net)
-        for p in net.parameters():
-            if p.is_floating_point():
-                p.mul_(torch.randn(p.shape, generator=numbers).to(p))
+        """Take a second network to try cuts on: one whose weights, as far as they are not 0, are others."""
         nothing = torch.zeros(len(self._gates), dtype=torch.bool)
-        exact = mapped(lambda part: part.double() if part.is_floating_point() else part, self._x)
-        for stirred, x, within in ((copy.deepcopy(net).double(), exact, WITHIN_STIRRED), (net, self._x, WITHIN)):
+        for net, x, within in stirred(self._net, self._x):
             try:
-                answer = self.answer(self._without(nothing, stirred), x)
+                answer = self.answer(self._without(nothing, net), x)
             except Exception:  # where forward() makes float32 of its own
                 continue
             if bool(answer.isfinite().all()) and (within == WITHIN or answer.dtype == torch.float64):
-                self._stirred = Stirred(stirred, x, answer, within)
+                self._stirred = Stirred(net, x, answer, within)
                 return
 
     def objection(self, gone: Tensor | None = None) -> str | None:
         """Return why the network cannot do without these units (None: with its gates folded in), or None."""
-        gone = torch.zeros(len(self._gates), dtype=torch.bool) if gone is None else gone
-        try:
-            same = close(self.answer(self._without(gone)), self._reference)
-            if same and (other := self._stirred) is not None:
-                same = close(self.answer(self._without(gone, other.net), other.x), other.reference, other.within)
-        except Uncuttable as reason:
-            return str(reason)
-        except Exception as error:  # whatever a network raises that knows its widths by heart
-            lines = str(error).strip().splitlines()
-            return lines[0] if lines else type(error).__name__
-        return None if same else "its answers would change"
+        return objected(lambda: self._same(torch.zeros(len(self._gates), dtype=torch.bool) if gone is None else gone))
+
+    def _same(self, gone: Tensor) -> bool:
+        same, other = close(self.answer(self._without(gone)), self._reference), self._stirred
+        if not same or other is None:
+            return same
+        return close(self.answer(self._without(gone, other.net), other.x), other.reference, other.within)
 
     def cut(self) -> Cut:
         """Return the network with every site cut that bears it."""
+        if self._units is None:
+            cut = self._without(torch.zeros(0, dtype=torch.bool))
+            cut.notes = (f"nothing is cut: {self._untraced}",)
+            _write_out(cut.net)
+            return cut
         self._stir()
-        gone, why = self._bearable()
-        cut = self._without(gone)
+        gone, why = bearable(self._net, self._units, self._gates, self.objection)
+        cut, notes = self._without(gone), []
         _write_out(cut.net)
-        notes = [] if self._untraced is None else [f"nothing is cut: {self._untraced}"]
-        if self._units is not None:
-            for site, part in self._units.by_site(gone):
-                left = site.size - int(part.sum())
-                cut.sites[site.name] = (left, site.size)
-                closed = int((self._gates[site.start : site.start + site.size] == 0).sum())
-                zeros = min(closed, site.size - 1) - int(part.sum())
-                if zeros:
-                    said = f"{left} of {site.size} units, {zeros} of them 0"
-                    notes.append(f"{site.name} stays at {said}: {why[site.name]}")
+        for site, part in self._units.by_site(gone):
+            left = site.size - int(part.sum())
+            cut.sites[site.name] = (left, site.size)
+            closed = int((self._gates[site.start : site.start + site.size] == 0).sum())
+            zeros = min(closed, site.size - 1) - int(part.sum())
+            if zeros:
+                said = f"{left} of {site.size} units, {zeros} of them 0"
+                notes.append(f"{site.name} stays at {said}: {why[site.name]}")
         cut.notes = tuple(notes)
         return cut
-
-    def _bearable(self) -> tuple[Tensor, dict[str, str]]:
-        """Return the units that can go, and why sites with others stay: all at once, else site by site."""
-        gone = torch.zeros(len(self._gates), dtype=torch.bool)
-        why: dict[str, str] = {}
-        if self._units is None:
-            return gone, why
-        layers = [*grouped(self._net, self._units), *heads(self._net, self._units).values()]
-        wanted = self._wanted()
-        together = coupled(layers, self._units, [site for site, _ in wanted])
-        parts = [[pair for pair in wanted if pair[0] in sites] for sites in together]
-        for some in (wanted, *(part for part in parts if len(part) > 1), *([pair] for pair in wanted)):
-            more = gone
-            for _, closed in some:
-                more = more | closed
-            more = balanced(layers, more)
-            objection = self.objection(more) if bool((more & ~gone).any()) else None
-            if objection is None:
-                gone = more
-            for site, closed in some:
-                partly = objection is None and bool((gone & closed).any())
-                why[site.name] = UNEVEN if partly else objection or why.get(site.name, UNEVEN)
-        return gone, why
-
-    def _wanted(self) -> list[tuple[Site, Tensor]]:
-        """Return every site with closed units, and these; one unit is left of a site that is closed altogether."""
-        if self._units is None:
-            return []
-        found = []
-        for site in self._units.sites:
-            closed = torch.zeros(self._units.size, dtype=torch.bool)
-            inside = slice(site.start, site.start + site.size)
-            closed[inside] = (self._gates[inside] == 0).cpu()
-            if bool(closed[inside].all()):
-                closed[site.start] = False
-            if bool(closed.any()):
-                found.append((site, closed))
-        return found
 
 
 def _write_out(net: nn.Module) -> None:
@@ -327,16 +266,3 @@ def _write_out(net: nn.Module) -> None:
             module.__class__ = type(module).__bases__[0]
             for name, value in values.items():
                 module.register_parameter(name, nn.Parameter(value, requires_grad=False))
-
-
-def _copied(net: nn.Module) -> nn.Module:
-    """Return a copy of a network, without results that training has left in its attributes: they cannot be copied."""
-    held = (value for module in net.modules() for value in vars(module).values() if isinstance(value, Tensor))
-    copied: nn.Module = copy.deepcopy(net, {id(tensor): None for tensor in held if not tensor.is_leaf})
-    return copied
-
-
-def _held(net: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as a network holds them: its parameters as parameters."""
-    parameters = dict(net.named_parameters())
-    return {n: nn.Parameter(t, requires_grad=False) if n in parameters else t for n, t in tensors.items()}
