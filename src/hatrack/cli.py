@@ -216,6 +216,24 @@ def explain_net(net: str, shape: str) -> str:
         raise HatrackError(f"no {net} for inputs of {shape!r}: {(str(error).splitlines() or ['memory'])[0]}.") from None
 
 
+@app.command()
+def serve(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="What hatrack export wrote.", show_default=False)],
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8000,
+    max_body: Annotated[float, typer.Option(min=0.001, metavar="MB", help="The largest request.")] = 16,
+    timeout: Annotated[float, typer.Option(min=0.01, metavar="SECONDS", help="The longest a request may take.")] = 30,
+    int8: Annotated[bool, typer.Option("--int8", help="Serve the int8 networks.")] = False,
+) -> None:
+    """Answer for exported tasks over HTTP: POST /predict, and a page to try a picture at /.
+
+    It knows no passwords and no TLS; docs/serving.md says what to put before it.
+    """
+    from hatrack.serve.server import serve as serve_all
+
+    serve_all(path, host, port, max_body=int(max_body * 1e6), timeout=timeout, int8=int8, say=say)
+
+
 @app.command("list")
 def list_(
     kind: Annotated[

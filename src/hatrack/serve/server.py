@@ -1,0 +1,68 @@
+"""Opens the port, says so, and stops when it is told to: requests under way are answered first."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from hatrack.errors import HatrackError
+from hatrack.serve.exported import read_all
+
+EXTRA = ("onnxruntime", "starlette.applications", "uvicorn", "PIL.Image")
+
+
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    *,
+    max_body: int,
+    timeout: float,
+    int8: bool = False,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve all tasks of a folder until SIGTERM or Ctrl-C; `max_body` in bytes, `timeout` in seconds."""
+    for module in EXTRA:
+        try:
+            import_module(module)
+        except ImportError:
+            raise HatrackError(
+                f"serving needs {module.partition('.')[0]}, which is not installed: pip install 'hatrack[serve]'."
+            ) from None
+    import uvicorn
+
+    from hatrack.serve.app import App
+
+    tasks = read_all(folder, int8)
+    app = App(tasks, max_body, timeout).asgi()
+    with _opened(host, port) as opened:
+        address, bound = opened.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=int(timeout) + 1,
+        )
+        # uvicorn ends gracefully, then raises the signal again for whoever else listens: nobody, all is done.
+        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            say(f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} at http://{shown}:{bound}; Ctrl-C ends it.")
+            uvicorn.Server(config).run(sockets=[opened])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _opened(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise HatrackError(f"{host}:{port} cannot be opened ({reason}); choose another --host or --port.") from None
