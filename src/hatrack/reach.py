@@ -12,3 +12,8 @@ def reach(least: float, most: float) -> tuple[float, float]:
     """Return between which values floats may lie that were learned from `least` to `most`."""
     far = FAR * max(most - least, abs(least), abs(most))
     return (least - far, most + far) if far > 0 else (-inf, inf)
+
+
+def unit(least: float, most: float) -> bool:
+    """Whether floats that were learned lie where bytes come to lie, so that bytes may be given in their place."""
+    return least >= -NEAR and most <= 1 + NEAR

@@ -27,7 +27,6 @@ class Made:
     classes: list[str] | None = None
     low: float = 0.0
     high: float = 1.0
-    bytes: bool = True
     dtype: str = "float32"
     seed: int = 0
     target: dict[str, Any] = field(default_factory=dict)
@@ -35,6 +34,8 @@ class Made:
     def __post_init__(self) -> None:
         random = np.random.default_rng(self.seed)
         self.first = random.normal(size=(int(np.prod(self.shape)), 16)).astype(np.float32)
+        if self.dtype == "uint8":
+            self.first /= 255
         self.second = random.normal(size=(16, self.outputs)).astype(np.float32)
         self.bias = random.normal(size=self.outputs).astype(np.float32)
 
@@ -63,7 +64,7 @@ class Made:
 
     def card(self) -> dict[str, Any]:
         output = [self.outputs, *(self.shape[1:] if self.kind == "dense" else ())]
-        given = {"low": self.low, "high": self.high, "bytes": self.bytes}
+        given = {"low": self.low, "high": self.high, "bytes": self.dtype == "uint8"}
         return {
             "schema": 1,
             "hatrack": "0.2",
@@ -75,10 +76,10 @@ class Made:
             "score": {"accuracy": 0.9},
         }
 
-    def samples(self, count: int, seed: int = 1) -> NDArray[np.float32]:
+    def samples(self, count: int, seed: int = 1) -> NDArray[Any]:
         """Draw samples within the range, exact in JSON."""
         drawn = np.random.default_rng(seed).random((count, *self.shape))
-        return (self.low + drawn * (self.high - self.low)).astype(np.float32)
+        return (self.low + drawn * (self.high - self.low)).astype(self.dtype)
 
 
 def onnx_bytes(
@@ -112,11 +113,12 @@ def write(folder: Path, card: dict[str, Any], model: bytes, file: str = "model.o
 
 DIGITS = Made("digits 0-1", classes=["zero", "one", "two"])
 COLOURS = Made("colours", shape=(3, 4, 5), outputs=2, classes=["warm", "cold"], seed=1)
-TAGS = Made("tags", "multilabel", (6,), 4, low=-2.0, high=2.0, bytes=False, seed=2)
-PRICES = Made("prices", "regression", (6,), 2, low=-2.0, high=2.0, bytes=False, seed=3)
+TAGS = Made("tags", "multilabel", (6,), 4, low=-2.0, high=2.0, seed=2)
+PRICES = Made("prices", "regression", (6,), 2, low=-2.0, high=2.0, seed=3)
 MAPS = Made("maps", "dense", (3, 4, 5), 3, ["sky", "sea", "land"], seed=4, target={"axis": 1})
 PLAIN = Made("plain", shape=(1, 4, 4), outputs=12, seed=5)
-ALL = [DIGITS, COLOURS, TAGS, PRICES, MAPS, PLAIN]
+PHOTOS = Made("photos", low=0, high=255, dtype="uint8", seed=6)
+ALL = [DIGITS, COLOURS, TAGS, PRICES, MAPS, PLAIN, PHOTOS]
 
 
 def write_all(folder: Path, made: list[Made] = ALL) -> Path:

@@ -20,7 +20,7 @@ from hatrack.serve.app import App
 from hatrack.serve.exported import read_all
 
 from .asking import Client, client_of, once, running, serving
-from .exports import ALL, COLOURS, DIGITS, MAPS, PLAIN, PRICES, TAGS, Made, write_all
+from .exports import ALL, COLOURS, DIGITS, MAPS, PHOTOS, PLAIN, PRICES, TAGS, Made, write_all
 
 
 def near(found: Any, wanted: NDArray[Any]) -> None:
@@ -83,10 +83,10 @@ def test_one_sample_several_and_a_name_for_the_input_are_the_same(client: Client
     near(both[0]["logits"], np.array(one[0]["logits"]))
 
 
-@pytest.mark.parametrize("made", [DIGITS, COLOURS], ids=lambda made: made.name)
+@pytest.mark.parametrize("made", [DIGITS, COLOURS, PHOTOS], ids=lambda made: made.name)
 def test_a_picture_bytes_as_numbers_and_npy_are_the_same(client: Client, made: Made) -> None:
     x = np.random.default_rng(0).integers(0, 256, made.shape, np.uint8)
-    wanted = made.answer(x[None] / 255.0)[0]
+    wanted = made.answer(x[None] / (255.0 if made is not PHOTOS else 1))[0]
     asked: list[dict[str, Any]] = [
         {"inputs": png(x)},
         {"inputs": [png(x)]},
@@ -96,7 +96,13 @@ def test_a_picture_bytes_as_numbers_and_npy_are_the_same(client: Client, made: M
     for one in asked:
         near(client.post({"task": made.name} | one)[1]["answers"][0]["logits"], wanted)
     name = made.name.replace(" ", "%20")
-    for array in (x, x[None], np.asfortranarray(x), (x / 255).astype(np.float32), (x / 255).astype(">f8")):
+    arrays = [x, x[None], np.asfortranarray(x)]
+    if made is PHOTOS:
+        near(client.post({"task": made.name, "inputs": x.tolist()})[1]["answers"][0]["logits"], wanted)
+        assert client.post(npy(x / 255), "/predict?task=photos", "application/octet-stream")[0] == 400
+    else:
+        arrays += [(x / 255).astype(np.float32), (x / 255).astype(">f8")]
+    for array in arrays:
         said = client.post(npy(array), f"/predict?task={name}", "application/octet-stream")[1]
         near(said["answers"][0]["logits"], wanted)
 
@@ -115,7 +121,7 @@ def test_a_list_asks_several_tasks_and_a_bad_item_spoils_no_other(client: Client
     bad = [{"task": "cats", "inputs": 1}, 7, {"task": "tags", "inputs": [[1, 2]]}]
     status, said = client.post([*good[:3], *bad, *good[3:]])
     assert status == 200
-    assert [one["status"] for one in said] == [200] * 3 + [404, 400, 400] + [200] * 3
+    assert [one["status"] for one in said] == [200] * 3 + [404, 400, 400] + [200] * 4
     assert [one["error"].startswith(begins) for one, begins in zip(said[3:6], ("unknown", "exp", "input"), strict=True)]
     for made, one in zip(ALL, said[:3] + said[6:], strict=True):
         assert one["task"] == made.name
@@ -167,9 +173,11 @@ REFUSED: dict[str, tuple[Any, int, tuple[str, ...]]] = {
     "true": (ASK | {"inputs": changed(True)}, 400, ("true or false",)),
     "null": (ASK | {"inputs": changed(None)}, 400, ("null",)),
     "an object": (ASK | {"inputs": changed({})}, 400, ("an object",)),
-    "bytes as numbers": (ASK | {"inputs": changed(255)}, 400, ("-0.1 to 1.1", "uint8")),
+    "bytes as numbers": (ASK | {"inputs": changed(255)}, 400, ("-10 to 11", "uint8")),
     "far away": ({"task": "tags", "inputs": [50, 0, 0, 0, 0, 0]}, 400, ("to 50", "-42 to 42")),
     "bytes above 255": (ASK | {"inputs": [[[0, 1, 2, 256]] * 4], "dtype": "uint8"}, 400, ("uint8",)),
+    "fractions for bytes": ({"task": "photos", "inputs": [[[0.5] * 4] * 4]}, 400, ("whole numbers", "picture")),
+    "bytes above theirs": ({"task": "photos", "inputs": [[[256] * 4] * 4]}, 400, ("to 256", "0 to 255")),
     "fractions as bytes": (ASK | {"dtype": "uint8"}, 400, ("whole numbers", "fraction")),
     "another type": (ASK | {"dtype": "float16"}, 400, ('"uint8"',)),
     "logits as a text": (ASK | {"logits": "yes"}, 400, ("true or false",)),

@@ -100,7 +100,7 @@ def test_a_request_that_fails_in_a_batch_fails_alone(tmp_path: Path) -> None:
             assert answer["answers"] == [{"values": [10 + i % 10, 19, 10]}]
         else:
             assert status == 400
-            assert "trained on 'x' from 0.0 to 5.0" in answer["error"]
+            assert "trained on 'x' from 0 to 5" in answer["error"]
     assert [one["status"] for one in listed] == [status for status, _ in said]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
-from hatrack.reach import NEAR, reach
+from hatrack.reach import NEAR, reach, unit
 from hatrack.tree import form, named, type_of
 
 SOME = 256  # samples of a Dataset that are looked at
@@ -68,7 +68,7 @@ class Kind:
             return None
         least, most = self.range
         said = f"the task was trained on {_name(self.dtype)} from {least:g} to {most:g}"
-        if given == "byte" and (learned == "byte" or (learned == "float" and least >= -NEAR and most <= 1 + NEAR)):
+        if given == "byte" and (learned == "byte" or (learned == "float" and unit(least, most))):
             return None
         if (given != "float" and learned == "float") or (given != "integer" and learned == "integer"):
             return f"got {_name(x.dtype)}, and {said}; give {_name(self.dtype)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hatrack.errors import Edited, HatrackError
-from hatrack.reach import NEAR, reach
+from hatrack.reach import reach, unit
 
 CARD = "card.json"
 FLOAT, INT8 = "model.onnx", "model.int8.onnx"
@@ -25,19 +24,13 @@ class _Part(BaseModel):
 
 
 class Input(_Part):
-    """One tensor of a sample; `bytes`: the network takes figures from 0 to 1, and uint8 are taken as well."""
+    """One tensor of a sample, as it was learned: its type, the least and the greatest value."""
 
     name: str
     shape: tuple[int, ...]
-    dtype: Literal["float32", "float64", "uint8", "int32", "int64"]
-    low: float | None = None
-    high: float | None = None
-    bytes: bool = False
-
-    @property
-    def picture(self) -> bool:
-        """Whether a picture can be turned into it."""
-        return (self.bytes or self.dtype == "uint8") and len(self.shape) == 3 and self.shape[0] in (1, 3)
+    dtype: Literal["float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool"]
+    low: float
+    high: float
 
     @property
     def floats(self) -> bool:
@@ -45,14 +38,24 @@ class Input(_Part):
         return self.dtype.startswith("float")
 
     @property
+    def bytes(self) -> bool:
+        """Whether it may be given as bytes: it was learned from them, or from figures in their place."""
+        return self.dtype == "uint8" or (self.floats and unit(self.low, self.high))
+
+    @property
+    def picture(self) -> bool:
+        """Whether a picture can be turned into it."""
+        return self.bytes and len(self.shape) == 3 and self.shape[0] in (1, 3)
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """Between which values figures are taken; of integers, only a network knows which are too large."""
-        if not self.floats:
-            limits = np.iinfo(self.dtype)
-            return 0 if self.low is None or self.low >= 0 else int(limits.min), int(limits.max)
-        if self.bytes:
-            return -NEAR, 1 + NEAR
-        return (-inf, inf) if self.low is None or self.high is None else reach(self.low, self.high)
+        if self.floats:
+            return reach(self.low, self.high)
+        if self.dtype == "bool":
+            return 0, 1
+        limits = np.iinfo(self.dtype)
+        return 0 if self.low >= 0 else int(limits.min), int(limits.max)
 
 
 class _Output(_Part):

@@ -101,7 +101,7 @@ def _taken(part: Input, figures: NDArray[Any], where: str) -> NDArray[Any]:
         divided: NDArray[Any] = np.divide(figures, 255, dtype=part.dtype)
         return divided
     if part.floats != (given.kind == "f"):
-        raise Refused(f"{where} takes {part.dtype}{' or uint8' if part.bytes else ''}; got {given}.")
+        raise Refused(f"{where} takes {part.dtype}{' or uint8' if part.bytes and part.floats else ''}; got {given}.")
     least, most = part.bounds
     with np.errstate(over="ignore"):  # what becomes infinite is refused
         figures = figures if not part.floats else figures.astype(part.dtype)
@@ -109,10 +109,11 @@ def _taken(part: Input, figures: NDArray[Any], where: str) -> NDArray[Any]:
     if not np.isfinite([low, high]).all():
         raise Refused(f"{where} takes finite numbers; got NaN, or more than {part.dtype} holds.")
     if low < least or high > most:
-        remedy = '; send bytes as a picture, as .npy of uint8, or with "dtype": "uint8"' if part.bytes else ""
+        bytes_too = '; send bytes as a picture, as .npy of uint8, or with "dtype": "uint8"'
+        remedy = bytes_too if part.bytes and part.floats else ""
         raise Refused(
             f"{where} got values from {low:g} to {high:g}; it takes {least:g} to {most:g}, and was trained on "
-            f"{part.low} to {part.high}{remedy}."
+            f"{part.low:g} to {part.high:g}{remedy}."
         )
     return figures.astype(part.dtype)
 

@@ -52,7 +52,7 @@ class Network:
         looked_up = [part for part in self._card.inputs if not part.floats]
         if not looked_up:
             return Refused(f"task {self._card.task!r} could not compute this.", 500)
-        known = ", ".join(f"{part.name!r} from {part.low} to {part.high}" for part in looked_up)
+        known = ", ".join(f"{part.name!r} from {part.low:g} to {part.high:g}" for part in looked_up)
         return Refused(f"task {self._card.task!r} does not know these numbers; it was trained on {known}.")
 
     def _tried(self) -> int:
@@ -77,10 +77,9 @@ class Network:
 
 def _drawn(part: Input) -> NDArray[Any]:
     """Draw samples: over the whole range, over a hundredth of it, all at the least, all at the greatest value."""
-    low, high = (part.low or 0.0), (1.0 if part.high is None else part.high)
     spread = np.array([1, 0.01, 0, 0])
     start = np.array([0, 0.4, 0, 1])
     evenly = np.random.default_rng(0).random((4, *part.shape))
     by_sample = (4,) + (1,) * len(part.shape)
-    drawn = low + (high - low) * (start.reshape(by_sample) + spread.reshape(by_sample) * evenly)
+    drawn = part.low + (part.high - part.low) * (start.reshape(by_sample) + spread.reshape(by_sample) * evenly)
     return (drawn if part.floats else drawn.round()).astype(part.dtype)
