@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import uvicorn
 
 from hatrack.serve.app import App
 from hatrack.serve.exported import read_all
+from hatrack.serve.server import listening
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def serving(folder: Path, max_body: int = 1_000_000, timeout: float = 20, int8: 
 def running(app: App) -> Iterator[int]:
     config = uvicorn.Config(app.asgi(), log_level="warning", access_log=False, ws="none")
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as opened:
+    with listening("127.0.0.1", 0) as opened:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[opened])))
         thread.start()
         try:

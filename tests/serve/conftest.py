@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("onnxruntime")
 pytest.importorskip("starlette")
 
 from .asking import Client, client_of, serving

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatrack.errors import HatrackError, one_line
+from hatrack.runtime import onnxruntime
 from hatrack.serve.exported import Exported, Input
 from hatrack.serve.refused import Refused
 
@@ -26,14 +27,13 @@ class Network:
     """Runs one task's network on batches; `together` is how many samples may share one."""
 
     def __init__(self, exported: Exported) -> None:
-        import onnxruntime
-
+        runtime = onnxruntime()
         self._card, self._where = exported.card, f"{exported.file} of task {exported.card.task!r}"
-        options = onnxruntime.SessionOptions()
+        options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # tasks share the cores, not layers
         options.log_severity_level = 4  # errors are raised; what else is said would stand among the server's lines
         try:
-            self._session: Any = onnxruntime.InferenceSession(exported.model, options, ["CPUExecutionProvider"])
+            self._session: Any = runtime.InferenceSession(exported.model, options, ["CPUExecutionProvider"])
         except Exception as error:  # of many types, none of them public
             raise HatrackError(f"{self._where} cannot be loaded ({one_line(error)}).") from None
         takes = {part.name: part.type for part in self._session.get_inputs()}

@@ -9,9 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 from hatrack.errors import HatrackError
+from hatrack.runtime import onnxruntime
 from hatrack.serve.exported import read_all
 
-EXTRA = ("onnxruntime", "starlette.applications", "uvicorn", "PIL.Image")
+EXTRA = ("starlette.applications", "uvicorn", "PIL.Image")
 
 
 def serve(
@@ -25,20 +26,21 @@ def serve(
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve all tasks of a folder until SIGTERM or Ctrl-C; `max_body` in bytes, `timeout` in seconds."""
-    for module in EXTRA:
-        try:
+    try:
+        onnxruntime()
+        for module in EXTRA:
             import_module(module)
-        except ImportError:
-            raise HatrackError(
-                f"serving needs {module.partition('.')[0]}, which is not installed: pip install 'hatrack[serve]'."
-            ) from None
+    except ImportError as error:
+        raise HatrackError(
+            f"serving needs a package that is not installed ({error}): pip install 'hatrack[serve]'."
+        ) from None
     import uvicorn
 
     from hatrack.serve.app import App
 
     tasks = read_all(folder, int8)
     app = App(tasks, max_body, timeout).asgi()
-    with _opened(host, port) as opened:
+    with listening(host, port) as opened:
         address, bound = opened.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         config = uvicorn.Config(
@@ -59,10 +61,24 @@ def serve(
                 signal.signal(number, handler)
 
 
-def _opened(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Its protocol is named, which socket.create_server does not: on such alone asyncio sends small pieces at once. An
+    answer is two of them, and the second, held back, would wait 40 ms for the client's receipt of the first.
+    """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise HatrackError(f"{host}:{port} cannot be opened ({reason}); choose another --host or --port.") from None
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+            made.listen(2048)
+        except OSError:
+            made.close()
+            raise
+    except OSError as error:
+        raise HatrackError(
+            f"{host}:{port} cannot be opened ({error.strerror or error}); choose another --host or --port."
+        ) from None
+    return made
