@@ -1,7 +1,7 @@
 """Samples of one task that wait at the same time are computed together; those of two tasks never are.
 
-A batch is what has come while the one before was computed, and WAIT seconds longer where that is less than a batch may
-hold. Where a batch fails, its requests are computed one by one, so that only the one at fault is told of it.
+A batch is what has come while the one before was computed; and WAIT seconds longer where that one was shared, so that
+who asks alone never waits for others. Where a batch fails, its requests are computed one by one, so that only the one at fault is told of it.
 """
 
 from __future__ import annotations
@@ -61,11 +61,13 @@ class Batches:
 
     async def work(self) -> None:
         """Compute batch after batch."""
+        shared = False
         while True:
             await self._come.wait()
-            if self._waiting < self._network.together:
+            if shared and self._waiting < self._network.together:
                 await asyncio.sleep(WAIT)
             batch = self._next()
+            shared = len(batch) > 1
             if batch:
                 await self._compute(batch)
 
