@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx import helper
 from PIL import Image
 
 from hatrack.serve.app import App
 from hatrack.serve.exported import read_all
 
 from .asking import Client, client_of, once, running, serving
-from .exports import ALL, COLOURS, DIGITS, MAPS, PHOTOS, PLAIN, PRICES, TAGS, Made, write_all
+from .exports import ALL, COLOURS, DIGITS, MAPS, PHOTOS, PLAIN, PRICES, TAGS, Made, onnx_bytes, write, write_all
 
 
 def near(found: Any, wanted: NDArray[Any]) -> None:
@@ -346,3 +347,31 @@ def test_names_of_any_kind_are_served(tmp_path: Path) -> None:
         assert (status, said["task"], said["classes"]) == (200, name, ["é", "<b>", "c"])
         metrics = client.raw("GET", "/metrics")[2].decode()
         assert r'task="a \"b\" \\ <i>ü</i>\n/..",code="200"' in metrics
+
+
+def test_several_inputs_are_given_by_name(tmp_path: Path) -> None:
+    part = {"shape": [2], "dtype": "float32", "low": -1.0, "high": 1.0, "bytes": False}
+    card = PRICES.card() | {"output": {"name": "answer", "shape": [2]}}
+    card["inputs"] = [part | {"name": "left"}, part | {"name": "right"}]
+    nodes = [helper.make_node("Sub", ["left", "right"], ["answer"])]
+    takes = {"left": ("float32", ("n", 2)), "right": ("float32", ("n", 2))}
+    write(tmp_path, card, onnx_bytes(nodes, takes, ("n", 2), {}))
+    with serving(tmp_path) as port, client_of(port) as client:
+        ask = {"right": [[1, 2], [3, 4]], "left": [[5, 5], [6, 6]]}
+        said = client.post({"task": "prices", "inputs": ask})[1]
+        assert said["answers"] == [{"values": [4, 3]}, {"values": [3, 2]}]
+        for wrong, word in (
+            ([1, 2], "several inputs"),
+            ({"left": [1, 2]}, "takes 'left', 'right'"),
+            (ask | {"left": [[5, 5]]}, "as many samples each"),
+            (ask | {"left": [[5, 50], [6, 6]]}, "'left'"),
+        ):
+            status, said = client.post({"task": "prices", "inputs": wrong})
+            assert (status, word in said["error"]) == (400, True)
+        npy_kind = "application/octet-stream"
+        assert client.post(npy(np.zeros((1, 2))), "/predict?task=prices", npy_kind)[0] == 400
+
+
+def test_more_pictures_than_a_request_may_hold_are_refused_before_any_is_read(client: Client) -> None:
+    status, said = client.post({"task": "digits 0-1", "inputs": ["AAAA"] * 4097})
+    assert (status, "4096" in said["error"]) == (413, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,14 @@ def file_of(x: NDArray[np.uint8]) -> dict[str, Any]:
     return {"name": "picture.png", "mimeType": "image/png", "buffer": held.getvalue()}
 
 
+def until(page: Page, what: str) -> None:
+    """Wait for something to be so; the page itself may not evaluate texts, which playwright's own waiting does."""
+    end = time.monotonic() + 20
+    while not page.evaluate(what):
+        assert time.monotonic() < end, what
+        page.wait_for_timeout(20)
+
+
 def asked(page: Page, button: str = "#ask") -> dict[str, Any]:
     """Press a button; return what the server says."""
     with page.expect_response("**/predict") as replied:
@@ -60,7 +69,7 @@ def test_a_chosen_picture_reaches_the_task_pixel_by_pixel(browser: Browser, port
     with opened(browser, port) as (page, complaints):
         page.select_option("#task", made.name)
         page.set_input_files("#file", files=file_of(x))
-        page.wait_for_function(f"document.getElementById('seen').width === {made.shape[2]} && picture !== null")
+        until(page, f"document.getElementById('seen').width === {made.shape[2]} && picture !== null")
         said = asked(page)
         if made is MAPS:
             assert said["answers"][0]["labels"] == wanted.argmax(0).tolist()
@@ -113,7 +122,7 @@ def test_a_task_without_pictures_takes_numbers_and_shows_what_is_wrong(browser: 
         assert "takes shape (6,)" in page.inner_text("#answer")
         page.fill("#json", "oh")
         page.click("#ask-json")
-        page.wait_for_function("document.querySelector('#answer').textContent.includes('JSON')")
+        until(page, "document.querySelector('#answer').textContent.includes('JSON')")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

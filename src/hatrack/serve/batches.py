@@ -1,7 +1,8 @@
 """Samples of one task that wait at the same time are computed together; those of two tasks never are.
 
 A batch is what has come while the one before was computed; and WAIT seconds longer where that one was shared, so that
-who asks alone never waits for others. Where a batch fails, its requests are computed one by one, so that only the one at fault is told of it.
+who asks alone never waits for others. Where a batch fails, its requests are computed one by one, so that only the one
+at fault is told of it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatrack.errors import one_line
-from hatrack.serve.inputs import Arrays
+from hatrack.serve.inputs import MOST, Arrays
 from hatrack.serve.metrics import Metrics
 from hatrack.serve.network import Network
-from hatrack.serve.refused import Refused, crowded
+from hatrack.serve.refused import crowded
 
 log = logging.getLogger("hatrack.serve")
 WAIT = 0.002
-WAITING = 4096  # samples of a task that may wait; more in one request are refused, others are asked to come again
 
 
 class _Part(NamedTuple):
@@ -44,9 +44,7 @@ class Batches:
     async def ask(self, inputs: Arrays) -> NDArray[Any]:
         """Return the answers to some samples, in their order."""
         size = len(next(iter(inputs.values())))
-        if size > WAITING:
-            raise Refused(f"a request may hold {WAITING} samples, got {size}; send several.", 413)
-        if self._waiting + size > WAITING:
+        if self._waiting + size > MOST:
             raise crowded()
         step = self._network.together
         loop = asyncio.get_running_loop()

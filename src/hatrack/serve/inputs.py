@@ -20,6 +20,7 @@ from hatrack.serve.exported import Card, Input
 from hatrack.serve.refused import Refused
 
 Arrays = dict[str, NDArray[Any]]
+MOST = 4096  # samples that one request may hold, and that may wait for one task
 _WORDS = {str: "a text", bool: "true or false", type(None): "null", float: "a fraction"}
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")
 
@@ -48,6 +49,7 @@ def _rows(part: Input, value: Any, uint8: bool, task: str) -> NDArray[Any]:
         figures = figures[None]
     if figures.shape[1:] != part.shape or figures.ndim == 0 or len(figures) == 0:
         raise _misshapen(part, where, f"shape {figures.shape}")
+    _count(len(figures))
     return np.ascontiguousarray(_taken(part, figures, where))
 
 
@@ -79,6 +81,7 @@ def _figures(part: Input, value: Any, uint8: bool, where: str) -> NDArray[Any]:
 def _pictures(part: Input, texts: list[str], where: str) -> NDArray[np.uint8]:
     if not part.picture:
         raise Refused(f"{where} takes numbers of shape {part.shape}, no text or picture.")
+    _count(len(texts))
     channels, height, width = part.shape
     found = []
     for row, text in enumerate(texts):
@@ -116,6 +119,11 @@ def _taken(part: Input, figures: NDArray[Any], where: str) -> NDArray[Any]:
             f"{part.low:g} to {part.high:g}{remedy}."
         )
     return figures.astype(part.dtype)
+
+
+def _count(samples: int) -> None:
+    if samples > MOST:
+        raise Refused(f"a request may hold {MOST} samples, got {samples}; send several.", 413)
 
 
 def _misshapen(part: Input, where: str, got: str) -> Refused:

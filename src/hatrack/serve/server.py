@@ -51,11 +51,16 @@ def serve(
             ws="none",
             timeout_graceful_shutdown=int(timeout) + 1,
         )
-        # uvicorn ends gracefully, then raises the signal again for whoever else listens: nobody, all is done.
-        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+        server = uvicorn.Server(config)
+
+        def ends(*_: object) -> None:
+            server.should_exit = True
+
+        # uvicorn ends gracefully, then raises the signal again for whoever listened before: this, and all is done.
+        before = {number: signal.signal(number, ends) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             say(f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} at http://{shown}:{bound}; Ctrl-C ends it.")
-            uvicorn.Server(config).run(sockets=[opened])
+            server.run(sockets=[opened])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
