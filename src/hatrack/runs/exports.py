@@ -107,6 +107,8 @@ def _note(path: Path, made: Exported) -> None:
     text = dumps({"schema": SCHEMA, "hatrack": __version__, "tasks": {**known, task: entry}})
     try:
         atomic.write(path / EXPORTS, text)
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno in atomic.FULL:
+            raise
         line = f"the figures of task {task!r} are not noted in {str(path)!r}: {error.strerror}."
         warnings.warn(HatrackWarning(line), stacklevel=4)

@@ -40,19 +40,21 @@ def write_onnx(program: ExportedProgram, path: Path, names: Sequence[str], task:
 
 
 def _anonymous(model: Any) -> None:
-    """Take out what tells of the machine and the source, and give the free axis its name."""
+    """Take out what tells of the machine and the source, and give the free axis its name.
+
+    Shapes in between go too: runtimes infer them, and some tools fall over those of weights.
+    """
     graph = model.graph
-    free = {d.dim_param for value in graph.input for d in value.type.tensor_type.shape.dim[:1]}
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        del value.metadata_props[:]
-        value.doc_string = ""
+    del graph.value_info[:]
+    del graph.metadata_props[:]
+    free = {value.type.tensor_type.shape.dim[0].dim_param for value in graph.input}
+    for value in (*graph.input, *graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in free and dim.dim_param:
+            if dim.dim_param in free:
                 dim.dim_param = BATCH
     for node in (*graph.node, *(node for function in model.functions for node in function.node)):
         del node.metadata_props[:]
         node.doc_string = ""
-    del graph.metadata_props[:]
 
 
 def session(path: Path) -> Any:

@@ -23,7 +23,8 @@ FEWEST, SECONDS = 5, 4.0  # calls at least, and after how long no further ones a
 
 def size(*modules: nn.Module) -> tuple[int, int]:
     """Return how many parameters modules have, and the bytes of a file with all their tensors."""
-    held = {f"{i}.{name}": t.clone() for i, m in enumerate(modules) for name, t in m.state_dict().items()}
+    stored = ((f"{i}.{name}", t) for i, m in enumerate(modules) for name, t in m.state_dict().items())
+    held = {name: t.clone(memory_format=torch.contiguous_format) for name, t in stored}
     return sum(p.numel() for m in modules for p in m.parameters()), len(save(held))
 
 

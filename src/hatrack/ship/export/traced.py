@@ -24,11 +24,15 @@ TOLD = ("stack_trace", "custom")
 def traced(cut: nn.Module, x: Any, task: str) -> ExportedProgram:
     """Return a task's cut-out as it takes a batch of inputs such as `x`, of any length."""
     given = tuple(leaves(x))
-    try:
-        with quiet(), torch.no_grad():
-            program = export(cut, given, dynamic_shapes=tuple({0: Dim.DYNAMIC} for _ in given))
-    except Exception as error:  # what cannot be traced fails in any way
-        raise refused(task, "torch.export", str(error), _within(error, cut)) from error
+    free = tuple({0: Dim.DYNAMIC} for _ in given)
+    with quiet(), torch.no_grad():
+        try:  # which follows len(x) and modules under several names
+            program = export(cut, given, dynamic_shapes=free, strict=True)
+        except Exception:  # what cannot be traced fails in any way
+            try:  # which takes more of Python
+                program = export(cut, given, dynamic_shapes=free, strict=False)
+            except Exception as error:
+                raise refused(task, "torch.export", str(error), _within(error, cut)) from error
     program._example_inputs = None
     for node in program.graph.nodes:
         for key in TOLD:
