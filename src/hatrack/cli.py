@@ -189,6 +189,30 @@ def report(
 
 
 @app.command()
+def export(
+    path: Run,
+    task: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A finished task; repeatable. [default: all]")
+    ] = None,
+    format: Annotated[str, typer.Option(help="onnx, pt2 (torch.export), torch (Python and safetensors).")] = "onnx",
+    int8: Annotated[bool, typer.Option("--int8", help="The ONNX file in int8 too.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="[default: RUN/exports]")] = None,
+    method: Code = None,
+    benchmark: Code = None,
+    net: Net = None,
+) -> None:
+    """Write finished tasks as files that run without hatrack, a folder a task; needs hatrack[export] for ONNX.
+
+    Every file is loaded again and held against the network on the task's test samples before it is there. Also takes a
+    folder that learner.save wrote, whose samples are not known; then name its network with --net.
+    """
+    from hatrack.runs.exports import export_run
+
+    named = {"method": method, "benchmark": benchmark, "net": net}
+    export_run(path, task or [], format, int8, out, named, lambda made: say(f"{made}\n"))
+
+
+@app.command()
 def explain(
     net: Annotated[str, typer.Argument(metavar="NET", help=f"See: hatrack list nets; {CODE}.", show_default=False)],
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
