@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from hatrack.errors import HatrackError
+from hatrack.runtime import onnxruntime
 
 LOUD = ("torch.onnx._internal.exporter._registration", "root")
 
@@ -17,7 +18,7 @@ LOUD = ("torch.onnx._internal.exporter._registration", "root")
 def needed(*modules: str) -> list[Any]:
     """Return modules of the extra, or say in one line that they are missing."""
     try:
-        return [import_module(name) for name in modules]
+        return [onnxruntime() if name == "onnxruntime" else import_module(name) for name in modules]
     except ImportError as error:
         raise HatrackError(
             f"ONNX files need packages that are not installed ({error.name or error}): pip install 'hatrack[export]'; "
