@@ -84,12 +84,11 @@ class Batches:
         return batch
 
     async def _compute(self, batch: Sequence[_Part]) -> None:
-        names = batch[0].inputs
-        together = {name: np.concatenate([part.inputs[name] for part in batch]) for name in names}
-        size = sum(part.size for part in batch)
-        try:
+        sizes = [part.size for part in batch]
+        try:  # whatever fails here must not end the queue
+            together = {name: np.concatenate([part.inputs[name] for part in batch]) for name in batch[0].inputs}
             answers = await asyncio.get_running_loop().run_in_executor(self._cores, self._network.run, together)
-        except Exception as error:  # onnxruntime's own, of many types
+        except Exception as error:
             if len(batch) > 1:
                 for part in batch:
                     await self._compute([part])
@@ -98,8 +97,7 @@ class Batches:
             if not batch[0].answer.done():
                 batch[0].answer.set_exception(self._network.failure())
             return
-        self._metrics.computed(self._task, size)
-        ends = np.cumsum([part.size for part in batch])
-        for part, rows in zip(batch, np.split(answers, ends[:-1]), strict=True):
+        self._metrics.computed(self._task, sum(sizes))
+        for part, rows in zip(batch, np.split(answers, np.cumsum(sizes)[:-1]), strict=True):
             if not part.answer.done():
                 part.answer.set_result(rows)
