@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("starlette")
-
 from .asking import Client, client_of, serving
 from .exports import write_all
 
