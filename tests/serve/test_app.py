@@ -372,6 +372,7 @@ def test_several_inputs_are_given_by_name(tmp_path: Path) -> None:
         assert client.post(npy(np.zeros((1, 2))), "/predict?task=prices", npy_kind)[0] == 400
 
 
-def test_more_pictures_than_a_request_may_hold_are_refused_before_any_is_read(client: Client) -> None:
-    status, said = client.post({"task": "digits 0-1", "inputs": ["AAAA"] * 4097})
-    assert (status, "4096" in said["error"]) == (413, True)
+def test_more_samples_than_a_request_may_hold_are_refused_before_any_is_read(client: Client) -> None:
+    for inputs in (["AAAA"] * 4097, [{}] * 4097):
+        status, said = client.post({"task": "digits 0-1", "inputs": inputs})
+        assert (status, "4096" in said["error"]) == (413, True)

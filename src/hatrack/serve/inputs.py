@@ -44,6 +44,8 @@ def _rows(part: Input, value: Any, uint8: bool, task: str) -> NDArray[Any]:
     where = f"input {part.name!r} of task {task!r}"
     if isinstance(value, str) or (isinstance(value, list) and value and set(map(type, value)) == {str}):
         value = _pictures(part, [value] if isinstance(value, str) else value, where)
+    if isinstance(value, list) and part.shape and len(value) > part.shape[0]:
+        _count(len(value))  # before all of them are gone through
     figures = value if isinstance(value, np.ndarray) else _figures(part, value, uint8, where)
     if figures.shape == part.shape:
         figures = figures[None]
