@@ -189,6 +189,30 @@ def report(
 
 
 @app.command()
+def export(
+    path: Run,
+    task: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A finished task; repeatable. [default: all]")
+    ] = None,
+    format: Annotated[str, typer.Option(help="onnx, pt2 (torch.export), torch (Python and safetensors).")] = "onnx",
+    int8: Annotated[bool, typer.Option("--int8", help="The ONNX file in int8 too.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="[default: RUN/exports]")] = None,
+    method: Code = None,
+    benchmark: Code = None,
+    net: Net = None,
+) -> None:
+    """Write finished tasks as files that run without hatrack, a folder a task; needs hatrack[export] for ONNX.
+
+    Every file is loaded again and held against the network on the task's test samples before it is there. Also takes a
+    folder that learner.save wrote, whose samples are not known; then name its network with --net.
+    """
+    from hatrack.runs.exports import export_run
+
+    named = {"method": method, "benchmark": benchmark, "net": net}
+    export_run(path, task or [], format, int8, out, named, lambda made: say(f"{made}\n"))
+
+
+@app.command()
 def explain(
     net: Annotated[str, typer.Argument(metavar="NET", help=f"See: hatrack list nets; {CODE}.", show_default=False)],
     shape: Annotated[str, typer.Option(metavar="C,H,W", help="Shape of one input.")] = "3,32,32",
@@ -214,6 +238,24 @@ def explain_net(net: str, shape: str) -> str:
         return str(explain(build(net, size), torch.zeros(1, *size)))
     except (RuntimeError, MemoryError) as error:
         raise HatrackError(f"no {net} for inputs of {shape!r}: {(str(error).splitlines() or ['memory'])[0]}.") from None
+
+
+@app.command()
+def serve(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="What hatrack export wrote.", show_default=False)],
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8000,
+    max_body: Annotated[float, typer.Option(min=0.001, metavar="MB", help="The largest request.")] = 16,
+    timeout: Annotated[float, typer.Option(min=0.01, metavar="SECONDS", help="The longest a request may take.")] = 30,
+    int8: Annotated[bool, typer.Option("--int8", help="Serve the int8 networks.")] = False,
+) -> None:
+    """Answer for exported tasks over HTTP: POST /predict, and a page to try a picture at /.
+
+    It knows no passwords and no TLS; docs/serving.md says what to put before it.
+    """
+    from hatrack.serve.server import serve as serve_all
+
+    serve_all(path, host, port, max_body=int(max_body * 1e6), timeout=timeout, int8=int8, say=say)
 
 
 @app.command("list")

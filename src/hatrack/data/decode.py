@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from hatrack.data.cache import Bytes, Labels, Source
 from hatrack.errors import HatrackError
+from hatrack.pictures import opened, pixels
 
 CHUNK = 2000
 Shape = tuple[int, int, int]
@@ -36,45 +36,17 @@ class Frame:
 
     def chunk(self, encoded: Sequence[tuple[str, bytes]]) -> Bytes:
         """Decode (where, bytes) pairs to (n, channels, height, width)."""
-        channels, height, width = self.shape
-        pixels = np.empty((len(encoded), height, width, channels), dtype=np.uint8)
+        decoded = np.empty((len(encoded), *self.shape), dtype=np.uint8)
         for row, (where, raw) in enumerate(encoded):
-            pixels[row] = self._decode(where, raw)
-        moved = pixels.transpose(0, 3, 1, 2)
+            decoded[row] = pixels(where, raw, self.shape, resize=self.resize)
         sides = (self.pad, self.pad)
-        return np.pad(moved, ((0, 0), (0, 0), sides, sides)) if self.pad else np.ascontiguousarray(moved)
-
-    def _decode(self, where: str, raw: bytes) -> Bytes:
-        channels, height, width = self.shape
-        with opened(where, raw) as picture:
-            mode = "L" if channels == 1 else "RGB"
-            if picture.mode != mode:
-                picture = picture.convert(mode)
-            if picture.size != (width, height):
-                if not self.resize:
-                    raise HatrackError(
-                        f"{where}: the picture is {picture.width} wide and {picture.height} high, expected "
-                        f"{width} and {height}."
-                    )
-                picture = picture.resize((width, height), _module("PIL.Image").Resampling.BICUBIC)
-            pixels: Bytes = np.asarray(picture).reshape(height, width, channels)
-        return pixels
-
-
-def opened(where: str, raw: bytes) -> Any:
-    """Return the fully read Pillow picture behind `raw`, or raise the error that names `where`."""
-    image = _module("PIL.Image")
-    try:
-        picture = image.open(io.BytesIO(raw))
-        picture.load()
-    except (OSError, ValueError, SyntaxError, EOFError, image.DecompressionBombError) as error:
-        raise HatrackError(f"{where}: the picture is broken or truncated ({error}).") from error
-    return picture
+        return np.pad(decoded, ((0, 0), (0, 0), sides, sides)) if self.pad else decoded
 
 
 def natural_shape(where: str, raw: bytes) -> Shape:
     """Return (channels, height, width) of one encoded picture: one channel for grey, else three."""
     with opened(where, raw) as picture:
+        picture.load()
         return (1 if picture.mode in ("1", "L") else 3, picture.height, picture.width)
 
 

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from hatrack.data.samples import Split
 from hatrack.errors import HatrackError
+from hatrack.reach import NEAR, reach, unit
 from hatrack.tree import form, named, type_of
 
 SOME = 256  # samples of a Dataset that are looked at
 CHUNK = 4096  # rows of an array that are looked at together
-NEAR = 0.1  # by how much floats may leave [0, 1] where bytes were learned: resizing a picture overshoots
-FAR = 10  # ranges by which floats may lie outside of those learned: a sensor may go wild
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +68,14 @@ class Kind:
             return None
         least, most = self.range
         said = f"the task was trained on {_name(self.dtype)} from {least:g} to {most:g}"
-        if given == "byte" and (learned == "byte" or (learned == "float" and least >= -NEAR and most <= 1 + NEAR)):
+        if given == "byte" and (learned == "byte" or (learned == "float" and unit(least, most))):
             return None
         if (given != "float" and learned == "float") or (given != "integer" and learned == "integer"):
             return f"got {_name(x.dtype)}, and {said}; give {_name(self.dtype)}"
         low, high = torch.stack(torch.aminmax(x)).tolist()
         if learned == "float":
-            reach = FAR * max(most - least, abs(least), abs(most))
-            bounds, remedy = (least - reach, most + reach), "bring them to that scale"
-            outside = reach > 0 and (low < bounds[0] or high > bounds[1])
+            (lowest, highest), remedy = reach(least, most), "bring them to that scale"
+            outside = low < lowest or high > highest
         else:
             remedy = "give uint8, or floats from 0 to 1"
             outside = bool(low or high) if given == "integer" else low < -NEAR or high > 1 + NEAR

@@ -12,7 +12,7 @@ from functools import wraps
 from numbers import Integral
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -38,6 +38,9 @@ from hatrack.methods.base import Method
 from hatrack.modes import undisturbed
 from hatrack.nets.model import Model
 from hatrack.tree import mapped
+
+if TYPE_CHECKING:
+    from hatrack.ship.export.export import Exported
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -303,6 +306,22 @@ class Core:
         from hatrack.ship.cut_out import cut_out
 
         return cut_out(self, self.index(task))
+
+    def export(
+        self, task: int | str, folder: str | Path, *, format: str = "onnx", int8: bool = False, samples: Any = None
+    ) -> Exported:
+        """Write a finished task into a folder of its own within `folder`, as files that run without hatrack.
+
+        Every file is loaded again and held against `predict` before it is there; see docs/shipping.md.
+
+        format   "onnx", "pt2" (torch.export), "torch" (a Python file and safetensors), or several with commas
+        int8     the ONNX file in int8 as well, judged by its score
+        samples  a Task, whose test part is taken (and whose training part finds the ranges of int8), or (inputs,
+                 targets); without them those that were tested when the task was learned, else inputs from the seed
+        """
+        from hatrack.ship.export.export import export
+
+        return export(self, self.index(task), Path(folder), format, int8, samples)
 
     # ---- what it looks like
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, fx, nn
@@ -50,6 +50,9 @@ from hatrack.methods.hat import HAT
 from hatrack.modes import undisturbed
 from hatrack.targets import Target
 from hatrack.tree import at, count, mapped, shapes
+
+if TYPE_CHECKING:
+    from hatrack.ship.export.export import Exported
 
 
 class Hats(nn.Module):
@@ -373,6 +376,10 @@ class Hats(nn.Module):
     def cut_out(self, task: int | str) -> fx.GraphModule:
         """Return a finished task as a plain module without the units that it has closed; as a learner does."""
         return self._core.cut_out(task)
+
+    def export(self, task: int | str, folder: str | Path, **options: Any) -> Exported:
+        """Write a finished task as files that run without hatrack; as a learner does, with the same options."""
+        return self._core.export(task, folder, **options)
 
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates; see `Learner.masks`."""

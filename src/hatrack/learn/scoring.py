@@ -25,6 +25,11 @@ class Scoring:
         with self._said():
             self._score.update(self._target.answer(output), y)
 
+    def add_answer(self, answer: Tensor, y: Tensor) -> None:
+        """Count a batch: what predict gives, and the targets."""
+        with self._said():
+            self._score.update(answer, y)
+
     def figure(self) -> float:
         """Return the score of all batches."""
         with self._said():

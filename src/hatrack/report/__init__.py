@@ -19,9 +19,10 @@ def get_ready() -> Thread:
 def write(run_folder: Path) -> Path:
     """Write `report.html` into a finished run's folder, in place of an older one, and return its path."""
     from hatrack import atomic
+    from hatrack.report.exports import read_exports
     from hatrack.report.page import page
     from hatrack.report.read import read
 
     target = run_folder / "report.html"
-    atomic.write(target, page(read(run_folder)))
+    atomic.write(target, page(read(run_folder), read_exports(run_folder)))
     return target

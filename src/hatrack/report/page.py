@@ -12,6 +12,7 @@ from hatrack.measure import MEASURES, REFERENCES, Reading, scale
 from hatrack.measure.scale import ACCURACY
 from hatrack.report import plots
 from hatrack.report.builder import Card, Head, Section, build, escape, how, pictures, table
+from hatrack.report.exports import Export, section
 from hatrack.report.picture import FREE, HELD, NEW, REUSED, Picture
 from hatrack.report.read import Run
 from hatrack.report.words import DASH, counted, duration, known, number, percent, score, whole
@@ -19,8 +20,8 @@ from hatrack.report.words import DASH, counted, duration, known, number, percent
 WEIGHTS_AT_MOST = 8  # parameters whose masks are shown
 
 
-def page(run: Run) -> str:
-    """Return the whole report; the same run always gives the same bytes."""
+def page(run: Run, exports: Mapping[str, Export] | None = None) -> str:
+    """Return the whole report; the same run, with the same exports, always gives the same bytes."""
     spec = run.result.spec
     where = [spec.net, f"seed {spec.seed}", counted(len(run.names), "task"), run.result.device or ""]
     head = Head("hatrack run report", f"{spec.method} on {spec.benchmark}", where, _said(run) + _lost(run))
@@ -31,6 +32,7 @@ def page(run: Run) -> str:
         *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
         Section("training", "Training", _drawn(run, plots.training) + how(_diverged(run))),
         Section("tasks", "Tasks and measures", _tasks(run) + _measures(run)),
+        *([section(exports)] if exports else []),
         Section("settings", "Settings", _settings(run.settings)),
     ]
     foot = (

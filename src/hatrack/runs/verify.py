@@ -16,12 +16,14 @@ from typing import Any
 from hatrack.errors import HatrackError, Unverifiable, one_line
 from hatrack.learn.proof.verification import Verification
 from hatrack.learn.state import PAGE, input_shape, of_run, verify
+from hatrack.report.exports import EXPORTS
 from hatrack.report.read import refuse_edited
 from hatrack.runs import folder, records
 from hatrack.runs.saved import verify_saved
 from hatrack.runs.setup import new_net
 from hatrack.runs.spec import read
 from hatrack.seal import digest
+from hatrack.seal import intact as intact_text
 
 NOT_SEALED = (
     "This run was written by version 0.1, which sealed the checkpoint only: spec.toml, metrics.jsonl, result.json and "
@@ -108,6 +110,11 @@ class _Files:
         same = [opened.spec.name, f"{opened.metrics.name} ({known[opened.metrics.name]['lines']} lines)"]
         if opened.result.exists():
             same += self._result(opened, last)
+        exports = opened.path / EXPORTS
+        if exports.exists() and not intact_text(exports.read_bytes()):
+            self.tampered.append(
+                f"{EXPORTS} was changed after it was written (its SHA-256 differs from the one in it)."
+            )
         if not (self.tampered or self.missing):
             self.notes.append(f"Files that are as they were written: {', '.join(same)}.")
 

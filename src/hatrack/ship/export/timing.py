@@ -1,0 +1,55 @@
+"""What networks weigh, multiply and take: parameters, bytes, multiply-adds, milliseconds a sample."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from hatrack.modes import one_thread
+from hatrack.tree import at
+
+CALLS = {1: 200, 64: 40}
+WARM = 5  # calls that are not counted
+FEWEST, SECONDS = 5, 4.0  # calls at least, and after how long no further ones are made
+
+
+def size(*modules: nn.Module) -> tuple[int, int]:
+    """Return how many parameters modules have, and the bytes of a file with all their tensors."""
+    stored = ((f"{i}.{name}", t) for i, m in enumerate(modules) for name, t in m.state_dict().items())
+    held = {name: t.clone(memory_format=torch.contiguous_format) for name, t in stored}
+    return sum(p.numel() for m in modules for p in m.parameters()), len(save(held))
+
+
+@torch.no_grad()
+def multiply_adds(ask: Callable[[Any], Any], x: Any) -> int:
+    """Return the multiply-adds of one sample, as torch counts them: of products and convolutions alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of Intel's GPUs when its switches are touched
+        with torch.backends.mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counted:
+            ask(at(x, slice(1)))
+    return int(counted.get_total_flops()) // 2
+
+
+@torch.no_grad()
+def times(asked: Sequence[Callable[[Any], Any]], x: Any, batch: int) -> list[float]:
+    """Return the median milliseconds a sample of each function, called in turns by one thread."""
+    taken: list[list[float]] = [[] for _ in asked]
+    some, started = at(x, slice(batch)), perf_counter()
+    with one_thread():
+        for call in range(WARM + CALLS[batch]):
+            for ask, kept in zip(asked, taken, strict=True):
+                began = perf_counter()
+                ask(some)
+                if call >= WARM:
+                    kept.append(1e3 * (perf_counter() - began) / batch)
+            if len(taken[-1]) >= FEWEST and perf_counter() - started > SECONDS:
+                break
+    return [median(kept) for kept in taken]
