@@ -374,6 +374,10 @@ class Hats(nn.Module):
         """Return a finished task as a plain module without the units that it has closed; as a learner does."""
         return self._core.cut_out(task)
 
+    def certify(self, path: str | Path, **options: str | Path | None) -> Path:
+        """Write digests of all that finished tasks are answered from; as a learner does, with the same options."""
+        return self._core.certify(path, **options)
+
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates; see `Learner.masks`."""
         return self._core.masks()

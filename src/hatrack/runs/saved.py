@@ -87,18 +87,19 @@ def _write_epochs(learner: Learner, path: Path, spec: dict[str, Any]) -> None:
 
 def report_saved(folder: Path, net: str | None, method: str | None = None) -> Path:
     """Write the report on the learner saved in `folder`, into it; return the page's path."""
-    return write_report(load(folder, _network(folder, net), method), folder)
+    return write_report(load(folder, network_of(folder, net), method), folder)
 
 
 def verify_saved(folder: Path, net: str | None, method: str | None = None) -> Verification:
     """Return the verdict on the learner saved in `folder`, and on its files."""
     try:
-        return verify(folder, _network(folder, net), method=method)
+        return verify(folder, network_of(folder, net), method=method)
     except HatrackError as error:
         raise Unverifiable(str(error)) from error
 
 
-def _network(folder: Path, net: str | None) -> nn.Module:
+def network_of(folder: Path, net: str | None) -> nn.Module:
+    """Return the network of the learner saved in `folder`, which the user names."""
     if net is None:
         raise HatrackError(
             f"{str(folder)!r} holds a saved learner, which does not name its network: give --net, a name of "
