@@ -39,8 +39,8 @@ from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Learned
+from hatrack.learn.proof import relied
 from hatrack.learn.proof import verification as proof
-from hatrack.learn.proof.relied import Relied, bits_of, relied_on
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
@@ -81,7 +81,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         if probe.x is not None:
             learner.probes[t] = probe = proof.renewed(learner.method, t, probe, learner._drawn(t))
         if probe.relied is None:
-            probe.relied = relied_on(learner.method, t, probe.seal)
+            probe.relied = relied.relied_on(learner.method, t, probe.seal)
     resume = _in_training(learner)
     drafts = [
         _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
@@ -226,7 +226,7 @@ def _finished_tensors(learner: Core) -> dict[str, Tensor]:
         if probe.own is not None:
             tensors[f"probe/{t}/own"] = probe.own.logits
         if probe.relied is not None:
-            tensors[bits_of(t)] = probe.relied.bits
+            tensors[relied.bits_of(t)] = probe.relied.bits
     for name, value in learner.locked_values.values.items():
         tensors |= {f"vault/{name}": value, f"held/{name}": learner.locked_values.held[name].to(torch.uint8)}
     return tensors
@@ -401,7 +401,7 @@ def _built(
     for t, (where, taken, digest, told) in enumerate(zip(wheres, *others, strict=True)):
         kept = {part: v.to(model.device) for part, v in _under(done, f"probe/{t}/").items()}
         given = None if digest is None else proof.Own(digest, kept["own"])
-        known = None if told is None else Relied(told["entries"], done[bits_of(t)], tuple(told["state"]))
+        known = None if told is None else relied.restored(told, done[relied.bits_of(t)])
         learner.probes.append(proof.Probe(kept["logits"], where, taken, given, kept.get("x"), known))
     learner.locked_values.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.locked_values.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}

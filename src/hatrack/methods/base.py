@@ -295,6 +295,10 @@ class Method(Holder):
         """
         return {}
 
+    def built_on(self, task: int) -> Sequence[int]:
+        """Return the earlier tasks whose own tensors a finished task is answered with as well."""
+        return ()
+
     def sealed(self, task: int) -> Mapping[str, Tensor]:
         """Return what of `state` a finished task is answered by, for good: what is named "<what>/<its number>…".
 

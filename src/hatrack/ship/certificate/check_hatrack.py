@@ -41,9 +41,8 @@ def digest(tensor: dict[str, Any], used: Any = None) -> str:
     found = sha256(f"{tensor['dtype']} {used.ndim}\n".encode())
     found.update(b"".join(np.array([len(axis), *axis], dtype="<u4").tobytes() for axis in axes))
     found.update(np.packbits(used[np.ix_(*axes)]).tobytes())
-    if used.any():
-        rows = np.frombuffer(tensor["data"], dtype=np.uint8).reshape(used.size, -1)
-        found.update(rows[used.flatten()].tobytes())
+    rows = np.frombuffer(tensor["data"], dtype=np.uint8).reshape(max(used.size, 1), -1)[: used.size]
+    found.update(rows[used.flatten()].tobytes())
     return found.hexdigest()
 
 
@@ -70,6 +69,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
     settings = {name: value for name, value in page["settings"].items() if name not in SCHEDULE}
     heads = under(done, f"head/{t}/") | under(live, f"head/{t}/")  # in the middle of a task the latter come first
     net = under(live, "net/") | under(done, f"private/{t}/")
+    net |= {f"{e}/{n}": x for e in told["earlier"] for n, x in under(done, f"private/{e}/").items()}
     masks = {n: entries(form, net[n]["shape"], done) for n, form in told["entries"].items()}
     return {
         "number": said(t),
@@ -105,11 +105,13 @@ def canonical(page: dict[str, Any], *without: str) -> bytes:
 
 
 def read(path: Path, key: str | None) -> dict[str, Any]:
-    """Return a certificate that is as it was written, and signed by `key` (hexadecimal) where that is given."""
+    """Return a certificate that is as it was written, and signed by `key` (hexadecimal, a PEM file; None: any)."""
+    if key is not None and Path(key).is_file():
+        key = b64decode("".join(Path(key).read_text().splitlines()[1:-1]))[-32:].hex()
     page: dict[str, Any] = json.loads(path.read_bytes())
     if path.read_bytes() != canonical(page) or page["sha256"] != sha256(canonical(page, "sha256")).hexdigest():
         raise Problem(f"{path} was changed after it was written", 1)
-    if page["schema"] != 1 or (key and not page["key"]):
+    if page["schema"] != 1 or (key is not None and not page["key"]):
         raise Problem(f"{path} is not signed, or of another schema than 1", 3)
     if key not in (None, page["key"]):
         raise Problem(f"{path} is signed by another key: {page['key']}", 1)
@@ -160,8 +162,8 @@ def compare(older: Path, newer: Path, key: str | None = None) -> dict[str, list[
         files = {task["name"]: task["exports"] for task in old["tasks"] if task["exports"]}
         sides = [list(files.items()), of_exports(newer, files, {task["name"]: task["asked"] for task in old["tasks"]})]
     else:
-        alike = old and new and old["environment"] == new["environment"]  # last bits are those of one machine
-        more = ("answers", "cut_out") if alike else ()
+        alike = old and new and old["environment"] == new["environment"]
+        more = ("answers", "cut_out") if alike else ()  # whose last bits are those of one machine
         sides = [
             [(t["name"], t["parts"] | {n: said(t[n]) for n in more}) for t in page["tasks"]] if page else of_saved(at)
             for page, at in zip((old, new), saved, strict=True)
@@ -179,13 +181,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, metavar="OLD")
     parser.add_argument("new", type=Path, metavar="NEW", nargs="+", help="of several, each is compared with its former")
-    parser.add_argument("--key", default="", help="the public key of all certificates: hexadecimal, or a PEM file")
+    parser.add_argument("--key", help="the public key of all certificates: hexadecimal, or a PEM file")
     given, code = parser.parse_args(), 0
     try:
-        pem = Path(given.key).read_text().splitlines()[1:-1] if Path(given.key).is_file() else []
-        key = b64decode("".join(pem))[-32:].hex() or given.key
         for older, newer in pairwise([given.old, *given.new]):
-            for task, odd in compare(older, newer, key or None).items():
+            for task, odd in compare(older, newer, given.key).items():
                 line = "GONE" if odd is None else f"CHANGED: {', '.join(odd)}" if odd else "unchanged"
                 print("".join(c if c.isprintable() else "?" for c in f"{task}: {line}"))
                 code = 1 if line != "unchanged" else code
