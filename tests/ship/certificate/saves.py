@@ -48,9 +48,9 @@ def taught(method: str, count: int = 3, net: Callable[[], nn.Module] = Mixed, **
     return learner
 
 
-def copied(folder: Path, name: str = "edited") -> Path:
+def copied(folder: Path, name: str | None = None) -> Path:
     """Return a fresh copy beside a folder."""
-    other = folder.parent / name
+    other = folder.parent / (name or f"{folder.name}-edited")
     shutil.rmtree(other, ignore_errors=True)
     shutil.copytree(folder, other)
     return other
