@@ -24,7 +24,7 @@ from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.proof.verification import environment, probe_logits
 from hatrack.ship.certificate import check_hatrack as checker
 from hatrack.ship.certificate.exports import exported
-from hatrack.ship.certificate.signing import Signer
+from hatrack.ship.certificate.signing import NEEDED, Signer
 from hatrack.ship.stored import digest, packed
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
     except checker.Problem as problem:
         line, code = problem.args
         raise (Edited if code == 1 else HatrackError)(f"{line}.") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except ImportError:
+        raise HatrackError(NEEDED) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HatrackError(f"{str(previous)!r} is no certificate ({one_line(error)}).") from None
     if page["key"] and signer is None:
         raise HatrackError(f"{str(previous)!r} is signed: give the same key, so that the chain goes on.")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from hatrack.errors import HatrackError, one_line
 
+NEEDED = "a signature needs a package that is not installed: pip install 'hatrack[sign]'."
+
 
 class Signer:
     """A private key; `public` is the key that it is checked by, in hexadecimal."""
@@ -16,9 +18,7 @@ class Signer:
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
         except ImportError:
-            raise HatrackError(
-                "a signature needs a package that is not installed: pip install 'hatrack[sign]'."
-            ) from None
+            raise HatrackError(NEEDED) from None
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
