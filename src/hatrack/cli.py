@@ -159,6 +159,42 @@ def verify(path: Run, method: Code = None, benchmark: Code = None, net: Net = No
 
 
 @app.command()
+def certify(
+    path: Annotated[Path | None, typer.Argument(metavar="RUN", help="The run's folder.", show_default=False)] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The certificate.")] = Path("certificate.json"),
+    previous: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate before this one.")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="PEM", help="A private ed25519 key, to sign with.")] = None,
+    exports: Annotated[Path | None, typer.Option(metavar="DIR", help="The tasks' exports, to be in it.")] = None,
+    checker: Annotated[bool, typer.Option("--checker", help="Print the checker, a file of its own.")] = False,
+    method: Code = None,
+    benchmark: Code = None,
+    net: Net = None,
+) -> None:
+    """Verify, then write digests of all that finished tasks are answered from, for a stranger to check.
+
+    The checker needs neither hatrack nor torch: hatrack certify --checker > check_hatrack.py. Also takes a folder that
+    learner.save wrote; then name its network with --net. See docs/certificate.md.
+
+    Exit codes: 0 certified, 1 changed, 2 wrong usage, 3 could not be verified.
+    """
+    if checker:
+        from hatrack.ship.certificate import check_hatrack
+
+        print(Path(check_hatrack.__file__).read_text(), end="")
+        return
+    if path is None:
+        raise HatrackError("no run is named; give its folder: hatrack certify RUN.")
+    from hatrack.runs.certify import certify_run
+
+    named = {"method": method, "benchmark": benchmark, "net": net}
+    found = certify_run(path, out, named, {"previous": previous, "key": key, "exports": exports})
+    say(str(found))
+    if not found.ok:
+        raise typer.Exit(1 if found.changed else 3)
+    say(f"→ {out}")
+
+
+@app.command()
 def report(
     path: Run,
     against: Annotated[

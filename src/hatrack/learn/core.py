@@ -323,6 +323,25 @@ class Core:
 
         return export(self, self.index(task), Path(folder), format, int8, samples)
 
+    @_alone
+    def certify(
+        self,
+        path: str | Path,
+        *,
+        previous: str | Path | None = None,
+        key: str | Path | None = None,
+        exports: str | Path | None = None,
+    ) -> Path:
+        """Write digests of all that finished tasks are answered from, for a stranger to check (docs/certificate.md).
+
+        They are verified first. `previous`: the certificate that this one is to follow; `key`: a private ed25519 key in
+        PEM, which signs it; `exports`: the folder with the tasks' exports, whose files are to be in it.
+        """
+        from hatrack.ship.certificate.certify import certify
+
+        before, signed_by, files = (None if given is None else Path(given) for given in (previous, key, exports))
+        return certify(self, Path(path), before, signed_by, files)
+
     # ---- what it looks like
 
     def __repr__(self) -> str:

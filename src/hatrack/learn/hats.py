@@ -381,6 +381,10 @@ class Hats(nn.Module):
         """Write a finished task as files that run without hatrack; as a learner does, with the same options."""
         return self._core.export(task, folder, **options)
 
+    def certify(self, path: str | Path, **options: str | Path | None) -> Path:
+        """Write digests of all that finished tasks are answered from; as a learner does, with the same options."""
+        return self._core.certify(path, **options)
+
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates; see `Learner.masks`."""
         return self._core.masks()

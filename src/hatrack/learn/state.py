@@ -39,6 +39,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Learned
+from hatrack.learn.proof import relied
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
 from hatrack.methods import METHODS
@@ -78,7 +79,9 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
     """
     for t, probe in enumerate(learner.probes):
         if probe.x is not None:
-            learner.probes[t] = proof.renewed(learner.method, t, probe, learner._drawn(t))
+            learner.probes[t] = probe = proof.renewed(learner.method, t, probe, learner._drawn(t))
+        if probe.relied is None:
+            probe.relied = relied.relied_on(learner.method, t, probe.seal)
     resume = _in_training(learner)
     drafts = [
         _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
@@ -117,6 +120,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "environments": [probe.environment for probe in learner.probes],
         "seals": [probe.seal for probe in learner.probes],
         "own_probes": [None if probe.own is None else probe.own.digest for probe in learner.probes],
+        "relied": [None if probe.relied is None else probe.relied.described() for probe in learner.probes],
         "keeps_samples": learner.method.keeps_samples,
         "optimizer": learner.trained_with,
         "scheduler": learner.scheduled_with,
@@ -221,6 +225,8 @@ def _finished_tensors(learner: Core) -> dict[str, Tensor]:
         tensors |= _of_task(learner, t, heads[t]) | {f"probe/{t}/logits": probe.logits}
         if probe.own is not None:
             tensors[f"probe/{t}/own"] = probe.own.logits
+        if probe.relied is not None:
+            tensors[relied.bits_of(t)] = probe.relied.bits
     for name, value in learner.locked_values.values.items():
         tensors |= {f"vault/{name}": value, f"held/{name}": learner.locked_values.held[name].to(torch.uint8)}
     return tensors
@@ -391,11 +397,12 @@ def _built(
         add(t, done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
-    seals, digests = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes"))
-    for t, (where, taken, digest) in enumerate(zip(wheres, seals, digests, strict=True)):
+    others = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes", "relied"))
+    for t, (where, taken, digest, told) in enumerate(zip(wheres, *others, strict=True)):
         kept = {part: v.to(model.device) for part, v in _under(done, f"probe/{t}/").items()}
         given = None if digest is None else proof.Own(digest, kept["own"])
-        learner.probes.append(proof.Probe(kept["logits"], where, taken, given, kept.get("x")))
+        known = None if told is None else relied.restored(told, done[relied.bits_of(t)])
+        learner.probes.append(proof.Probe(kept["logits"], where, taken, given, kept.get("x"), known))
     learner.locked_values.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.locked_values.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]

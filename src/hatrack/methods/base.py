@@ -287,6 +287,18 @@ class Method(Holder):
         """
         return None
 
+    def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
+        """Return where `state` says already which entries of a parameter a finished task uses, by parameter.
+
+        As ("bits", name, first bit), of packed bits, or ("upto", name, n), of numbers from 1 to n; see
+        learn/proof/relied.py.
+        """
+        return {}
+
+    def built_on(self, task: int) -> Sequence[int]:
+        """Return the earlier tasks whose own tensors a finished task is answered with as well."""
+        return ()
+
     def sealed(self, task: int) -> Mapping[str, Tensor]:
         """Return what of `state` a finished task is answered by, for good: what is named "<what>/<its number>…".
 

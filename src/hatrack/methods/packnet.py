@@ -126,6 +126,9 @@ class PackNet(Method):
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self.masks.complete(self._visible(task))
 
+    def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
+        return {name: ("upto", f"owner/{name}", task + 1) for name in self.owner}
+
     def sealed(self, task: int) -> Mapping[str, Tensor]:
         return {f"seen/{name}": seen for name, seen in self._visible(task).items()}
 

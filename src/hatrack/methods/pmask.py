@@ -119,6 +119,9 @@ class PMask(HardAttention):
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self.masks.complete(self.masks.of(task))
 
+    def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
+        return self.masks.bits(task)
+
     def learned_besides(self, tasks: int) -> int:
         return tasks * sum(self.masks.sizes)
 

@@ -15,7 +15,7 @@ AlexNet-like net). V and U have no biases. Earlier columns are computed as at ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -162,6 +162,9 @@ class PNN(Method):
 
     def use(self, task: int) -> Mapping[str, Tensor]:
         return {}  # every column is its task's own
+
+    def built_on(self, task: int) -> Sequence[int]:
+        return range(task)
 
     def occupied(self) -> Mapping[str, Tensor]:
         return {}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hatrack.data.inputs import Inputs
 from hatrack.learn.processor import processor
+from hatrack.learn.proof.relied import Relied, relied_on
 from hatrack.learn.proof.seals import Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
@@ -143,7 +144,8 @@ class Own:
 class Probe:
     """What a finished task answered to inputs drawn from the seed, where that was computed, and the task's seal.
 
-    Of a save of version 0.1: `x`, the samples that it answered, until it is saved again; no seal.
+    Of a save of version 0.1: `x`, the samples that it answered, until it is saved again; no seal. `relied`: the shared
+    entries that it is answered from, None in a save of before these were stored, until it is saved again.
     """
 
     logits: Tensor
@@ -151,6 +153,7 @@ class Probe:
     seal: Seal | None = None
     own: Own | None = None
     x: Tensor | None = None
+    relied: Relied | None = None
 
 
 class Finished(Protocol):
@@ -182,7 +185,8 @@ def witness(method: Method, task: int, about: Finished, x: Any, own: tuple[str, 
         method, task, about.inputs, about.target, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
     )
     kept = None if own is None else Own(own[0], answers[1])
-    return Probe(answers[0], environment(method.model.device), taken, kept)
+    where = environment(method.model.device)
+    return Probe(answers[0], where, taken, kept, relied=relied_on(method, task, taken))
 
 
 def renewed(method: Method, task: int, old: Probe, x: Any) -> Probe:

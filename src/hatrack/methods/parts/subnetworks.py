@@ -91,6 +91,9 @@ class Subnetworks(Method):
     def use(self, task: int) -> Mapping[str, Tensor]:
         return self.masks.complete(self._masks(task))
 
+    def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
+        return self.masks.bits(task)
+
     def occupied(self) -> Mapping[str, Tensor]:
         taken = self.masks.by_name(self.masks.union())
         if self.task == len(self.masks.packed):

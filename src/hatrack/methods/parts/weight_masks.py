@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -71,6 +72,13 @@ class PackedMasks(WeightMasks):
     def of(self, task: int) -> dict[str, Tensor]:
         """Return a finished task's masks."""
         return self.by_name(self.flat(task))
+
+    def bits(self, task: int) -> dict[str, tuple[str, str, int]]:
+        """Return where a finished task's mask of each parameter stands in `state`; nothing of soft gates."""
+        if self.packed[task].is_floating_point():
+            return {}
+        starts = accumulate(self.sizes[:-1], initial=0)
+        return {name: ("bits", f"mask/{task}", start) for name, start in zip(self.masked, starts, strict=True)}
 
     def union(self) -> Tensor:
         """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates."""
