@@ -17,7 +17,7 @@ import torch
 
 import hatrack
 from hatrack.nets import make
-from hatrack.ship.export.timing import CALLS, size, times
+from hatrack.ship.export.timing import TURNS, size, times
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
             cut, x = learner.cut_out(number), task.probes(learner.seed, number, learner.device)
             whole, few = size(net, learner.model.heads[number]), size(cut)
             said = [f"{task.name}: {whole[0]:,} → {few[0]:,} parameters, {whole[1]:,} → {few[1]:,} bytes"]
-            for batch in CALLS:
+            for batch in TURNS:
                 before, after = times(
                     [partial(learner.predict, task=number), cut], x, batch, min if given.least else median
                 )
