@@ -21,7 +21,7 @@ SMALL = ["--epochs", "2", "--set", "widths=[12, 8]"]
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("hatrack.ship.export.timing.CALLS", {1: 2, 64: 2})
+    monkeypatch.setattr("hatrack.ship.export.timing.TURNS", {1: 2, 64: 2})
 
 
 @pytest.fixture(scope="module")

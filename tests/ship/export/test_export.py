@@ -39,7 +39,7 @@ Flip = Callable[[Path], None]
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time little: what is timed is not tested here."""
-    monkeypatch.setattr("hatrack.ship.export.timing.CALLS", {1: 2, 64: 2})
+    monkeypatch.setattr("hatrack.ship.export.timing.TURNS", {1: 2, 64: 2})
 
 
 def pictures(inputs: Inputs | None = None) -> Task:

@@ -25,7 +25,7 @@ from hatrack.ship.export.readme import readme
 from hatrack.ship.export.samples import Samples, samples_of
 from hatrack.ship.export.source import CODE, load_source, write_source
 from hatrack.ship.export.table import table
-from hatrack.ship.export.timing import CALLS, multiply_adds, size, times
+from hatrack.ship.export.timing import TURNS, multiply_adds, size, times
 from hatrack.ship.export.traced import traced
 from hatrack.ship.stored import digest, packed
 from hatrack.tree import count, leaves, repeated
@@ -138,12 +138,12 @@ class _Work:
     def _sizes(self, asked: dict[str, Ask], folder: Path) -> dict[str, Any]:
         model = self.core.model
         x, _ = next(iter(self.samples.batches()))
-        x = x if count(x) >= max(CALLS) else repeated(x, max(CALLS))
+        x = x if count(x) >= max(TURNS) else repeated(x, max(TURNS))
         parameters, packing = size(self.cut)[0], len(packed(self.cut))
         weighed = {"full": size(model.net, model.heads[self.index]), "cut": (parameters, packing)}
         weighed |= {key: (parameters, (folder / name).stat().st_size) for key, name in RUN.items() if key in asked}
         counted = {"full": multiply_adds(self._full, x), "cut": multiply_adds(self._cut, x)}
-        taken = {str(batch): dict(zip(asked, times([*asked.values()], x, batch), strict=True)) for batch in CALLS}
+        taken = {str(batch): dict(zip(asked, times([*asked.values()], x, batch), strict=True)) for batch in TURNS}
         return {
             key: {
                 "parameters": weighed[key][0],

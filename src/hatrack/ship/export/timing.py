@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from hatrack.modes import one_thread
 from hatrack.tree import at
 
-CALLS = {1: 200, 64: 40}
-WARM = 5  # calls that are not counted
-FEWEST, SECONDS = 5, 4.0  # calls at least, and after how long no further ones are made
+TURNS = {1: 40, 64: 8}
+ROW = 5  # calls of one function in a turn: who uses a network calls it again and again, with its weights at hand
+FEWEST, SECONDS = 3, 4.0  # turns at least, and after how long no further ones are made
 
 
 def size(*modules: nn.Module) -> tuple[int, int]:
@@ -39,17 +39,23 @@ def multiply_adds(ask: Callable[[Any], Any], x: Any) -> int:
 
 
 @torch.no_grad()
-def times(asked: Sequence[Callable[[Any], Any]], x: Any, batch: int) -> list[float]:
-    """Return the median milliseconds a sample of each function, called in turns by one thread."""
+def times(
+    asked: Sequence[Callable[[Any], Any]],
+    x: Any,
+    batch: int,
+    taken_as: Callable[[list[float]], float] = median,
+) -> list[float]:
+    """Return the milliseconds a sample of each function, called in turns by one thread: the median of all calls."""
     taken: list[list[float]] = [[] for _ in asked]
     some, started = at(x, slice(batch)), perf_counter()
     with one_thread():
-        for call in range(WARM + CALLS[batch]):
+        for turn in range(1 + TURNS[batch]):  # the first one is not counted
             for ask, kept in zip(asked, taken, strict=True):
-                began = perf_counter()
-                ask(some)
-                if call >= WARM:
-                    kept.append(1e3 * (perf_counter() - began) / batch)
-            if len(taken[-1]) >= FEWEST and perf_counter() - started > SECONDS:
+                for _ in range(ROW):
+                    began = perf_counter()
+                    ask(some)
+                    if turn:
+                        kept.append(1e3 * (perf_counter() - began) / batch)
+            if turn >= FEWEST and perf_counter() - started > SECONDS:
                 break
-    return [median(kept) for kept in taken]
+    return [taken_as(kept) for kept in taken]
