@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import struct
+import subprocess
+import sys
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -49,8 +51,16 @@ def test_it_is_one_short_file_that_imports_neither_hatrack_nor_torch() -> None:
         elif isinstance(node, ast.ImportFrom):
             roots.add(str(node.module).partition(".")[0])
     ours = {"numpy", "safetensors", "cryptography", "onnxruntime"}
-    assert roots - ours == {"__future__", "argparse", "json", "sys", "base64", "functools", "hashlib", "itertools",
-                            "pathlib", "typing"}  # fmt: skip
+    assert roots - ours == {"__future__", "argparse", "json", "sys", "base64", "functools", "hashlib", "pathlib", "typing"}
+
+
+@pytest.mark.parametrize("package", ["numpy", "safetensors"])
+def test_a_missing_package_is_no_change(package: str) -> None:
+    code = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({check_hatrack.__file__!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "pip install numpy safetensors" in done.stderr
 
 
 @pytest.mark.parametrize("method", METHODS)

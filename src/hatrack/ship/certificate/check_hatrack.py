@@ -14,12 +14,15 @@ import sys
 from base64 import b64decode
 from functools import reduce
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import deserialize
+try:
+    import numpy as np
+    from safetensors import deserialize
+except ImportError as missing:  # not 1, which would say that something changed
+    print(f"{missing}: pip install numpy safetensors", file=sys.stderr)
+    sys.exit(3)
 
 Tasks = list[tuple[str, dict[str, str]]]  # by task, by part: a digest
 SCHEDULE = ("lr", "lr_factor", "lr_patience", "lr_min", "clip")  # settings that no answer of a finished task depends on
@@ -67,7 +70,6 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
     """Return the digests of all that task number `t` is answered from, and of what it answered to its probes."""
     about, told = page["tasks"][t], page["relied"][t]
     settings = {name: value for name, value in page["settings"].items() if name not in SCHEDULE}
-    heads = under(done, f"head/{t}/") | under(live, f"head/{t}/")  # in the middle of a task the latter come first
     net = under(live, "net/") | under(done, f"private/{t}/")
     net |= {f"{e}/{n}": x for e in told["earlier"] for n, x in under(done, f"private/{e}/").items()}
     masks = {n: entries(form, net[n]["shape"], done) for n, form in told["entries"].items()}
@@ -77,7 +79,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         "target": said([about["classes"], about["target"]]),
         "method": said([page["method"], page.get("code"), settings, page["features"], page["answers"], page["seed"]]),
         "probes": said([page["environments"][t], page["own_probes"][t]]),
-        **{f"head/{n}": digest(x) for n, x in heads.items()},
+        **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
         **{f"net/{n}": digest(x, masks.get(n)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
         **{f"{what}/{n}": digest(x) for what in ("kind", "probe") for n, x in under(done, f"{what}/{t}/").items()},
@@ -162,8 +164,7 @@ def compare(older: Path, newer: Path, key: str | None = None) -> dict[str, list[
         files = {task["name"]: task["exports"] for task in old["tasks"] if task["exports"]}
         sides = [list(files.items()), of_exports(newer, files, {task["name"]: task["asked"] for task in old["tasks"]})]
     else:
-        alike = old and new and old["environment"] == new["environment"]
-        more = ("answers", "cut_out") if alike else ()  # whose last bits are those of one machine
+        more = ("answers", "cut_out") if old and new and old["environment"] == new["environment"] else ()
         sides = [
             [(t["name"], t["parts"] | {n: said(t[n]) for n in more}) for t in page["tasks"]] if page else of_saved(at)
             for page, at in zip((old, new), saved, strict=True)
@@ -177,14 +178,13 @@ def compare(older: Path, newer: Path, key: str | None = None) -> dict[str, list[
 
 
 def main() -> int:
-    """Compare what is named on the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, metavar="OLD")
     parser.add_argument("new", type=Path, metavar="NEW", nargs="+", help="of several, each is compared with its former")
     parser.add_argument("--key", help="the public key of all certificates: hexadecimal, or a PEM file")
     given, code = parser.parse_args(), 0
     try:
-        for older, newer in pairwise([given.old, *given.new]):
+        for older, newer in zip([given.old, *given.new], given.new, strict=False):
             for task, odd in compare(older, newer, given.key).items():
                 line = "GONE" if odd is None else f"CHANGED: {', '.join(odd)}" if odd else "unchanged"
                 print("".join(c if c.isprintable() else "?" for c in f"{task}: {line}"))
