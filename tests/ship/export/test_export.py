@@ -38,7 +38,8 @@ Flip = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time little: what is timed is not tested here."""
+    """Time little: what is timed is not tested here; and let Python leave bytecode where it would."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr("hatrack.ship.export.timing.TURNS", {1: 2, 64: 2})
 
 
