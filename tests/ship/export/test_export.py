@@ -38,7 +38,8 @@ Flip = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time little: what is timed is not tested here."""
+    """Time little: what is timed is not tested here; and let Python leave bytecode where it would."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr("hatrack.ship.export.timing.TURNS", {1: 2, 64: 2})
 
 
@@ -299,7 +300,7 @@ def test_one_weight_that_is_off_is_found(
 
     learner.export(0, tmp_path / "good", format=format)
     monkeypatch.setattr(export, loader, spoilt)
-    with pytest.raises(HatrackError, match=r"answers otherwise than the learner \(by .* nothing was exported"):
+    with pytest.raises(HatrackError, match=r"answers otherwise than the learner \(apart by .* nothing was exported"):
         learner.export(0, tmp_path / "bad" / "deep", format=format)
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
     before = {path: path.read_bytes() for path in (tmp_path / "good" / "t").iterdir()}
@@ -313,11 +314,11 @@ def test_another_choice_is_found_however_near() -> None:
     reference = torch.tensor([[1.0, 0.99995, 0.0], [0.0, 1.0, 0.0]])
     other = torch.tensor([[0.99996, 0.99999, 0.0], [0.0, 1.0, 0.0]])
     with pytest.raises(HatrackError, match="chooses another answer than the learner for 1 of 2"):
-        check._compare(other, reference, 1, "file")
+        check._compare(other, reference, 1, 1.0, "file")
     even = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
-    assert check._compare(even + torch.tensor([0.0, 1e-6, 0.0]), even, 1, "file") < 1e-5
+    assert check._compare(even + torch.tensor([0.0, 1e-6, 0.0]), even, 1, 1.0, "file") < 1e-5
     with pytest.raises(HatrackError, match="answers otherwise"):
-        check._compare(torch.full_like(even, float("nan")), even, 1, "file")
+        check._compare(torch.full_like(even, float("nan")), even, 1, 1.0, "file")
 
 
 def test_a_length_that_is_written_in_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +330,7 @@ def test_a_length_that_is_written_in_is_found(tmp_path: Path, monkeypatch: pytes
         return lambda x: ask(x) if len(x) > 1 else ask(torch.cat([x, x]))
 
     monkeypatch.setattr(export, "load_onnx", stuck)
-    with pytest.raises(HatrackError, match=r"shape: \(2, 2\), not \(1, 2\)"):
+    with pytest.raises(HatrackError, match=r"in another shape than the learner: \(2, 2\), not \(1, 2\)"):
         learner.export(0, tmp_path)
 
 

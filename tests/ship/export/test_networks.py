@@ -12,7 +12,10 @@ from zoo import ZOO
 
 pytestmark = pytest.mark.filterwarnings("ignore::hatrack.CapacityWarning", "ignore::hatrack.HatrackWarning")
 FAST = ("alexnet", "lstm", "llama")
-REFUSED = {"spectrum": r"torch.onnx cannot write down net \(Spectrum\) \(no ONNX for bessel_j0\)"}
+REFUSED = {
+    "spectrum": r"torch.onnx cannot write down net \(Spectrum\) \(no ONNX for bessel_j0\)",
+    "tokens": r"torch.onnx cannot write down .* \(no ONNX for scaled_dot_product_attention\)",  # of three axes
+}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in ZOO])

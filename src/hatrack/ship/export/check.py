@@ -1,6 +1,6 @@
 """Exported files held against the learner: loaded again, asked the same, and compared before anything is called done.
 
-Answers may differ by rounding: by 1e-4 of the largest of a batch, and where they do, the largest answer of a sample
+Answers may differ by rounding: by 1e-4 of the largest that was seen, and where they do, the largest answer of a sample
 stays the same one unless two of the learner's lie nearer to one another than 1e-5 of that. int8 is judged by its
 score alone.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hatrack.errors import HatrackError, one_line
 from hatrack.learn.scoring import Scoring
-from hatrack.masks.cutting import WITHIN, close
+from hatrack.masks.cutting import WITHIN
 from hatrack.ship.export.samples import Samples
 from hatrack.tree import at
 
@@ -42,18 +42,19 @@ def checked(core: Core, index: int, samples: Samples, files: Mapping[str, Ask], 
     axis = learned.target.units_axis or 1
     names = ["learner", *files, *judged]
     scoring = {} if samples.target is None else {name: Scoring(samples.target, learned.name) for name in names}
-    found = Checked(apart=dict.fromkeys(files, 0.0))
+    found, largest = Checked(apart=dict.fromkeys(files, 0.0)), 0.0
     for number, (x, y) in enumerate(samples.batches()):
         with core.model.unrounded():
             answers = {"learner": core.predict(x, index).cpu()}
         ours = answers["learner"]
+        largest = max(largest, float(ours.abs().max()))
         for name, ask in {**files, **judged}.items():
             where = f"task {learned.name!r}: {name}"
             answers[name] = _asked(ask, x, where)
             if name in files:
-                found.apart[name] = max(found.apart[name], _compare(answers[name], ours, axis, where))
+                found.apart[name] = max(found.apart[name], _compare(answers[name], ours, axis, largest, where))
             if name in files and number == 0:  # the free axis may have got stuck at another length
-                _compare(_asked(ask, at(x, slice(1)), where), ours[:1], axis, where)
+                _compare(_asked(ask, at(x, slice(1)), where), ours[:1], axis, largest, where)
         for name, score in scoring.items():
             assert y is not None
             score.add_answer(answers[name], y)
@@ -70,27 +71,26 @@ def _asked(ask: Ask, x: Any, where: str) -> Tensor:
         ) from error
 
 
-def _compare(answer: Tensor, reference: Tensor, axis: int, where: str) -> float:
+def _compare(answer: Tensor, reference: Tensor, axis: int, largest: float, where: str) -> float:
     """Return how far answers are apart, as a share of the largest; refuse more than rounding."""
-    if not close(answer, reference, ROUNDING):
+    if answer.shape != reference.shape:
         raise HatrackError(
-            f"{where} answers otherwise than the learner (by {_apart(answer, reference)} of the largest "
-            f"answer, {ROUNDING:g} may be rounding); nothing was exported."
+            f"{where} answers in another shape than the learner: {tuple(answer.shape)}, not {tuple(reference.shape)}; "
+            f"nothing was exported."
         )
-    size = float(reference.abs().max())
+    apart = float((answer - reference).abs().max())
+    if not apart <= ROUNDING * largest:
+        raise HatrackError(
+            f"{where} answers otherwise than the learner (apart by {apart:.2g}, the largest answer is {largest:.2g}, "
+            f"{ROUNDING:g} of that may be rounding); nothing was exported."
+        )
     if reference.shape[axis] > 1:
         top = reference.topk(2, dim=axis).values
-        clear = top.select(axis, 0) - top.select(axis, 1) > WITHIN * size
+        clear = top.select(axis, 0) - top.select(axis, 1) > WITHIN * largest
         other = (answer.argmax(axis) != reference.argmax(axis)) & clear
         if bool(other.any()):
             raise HatrackError(
                 f"{where} chooses another answer than the learner for {int(other.sum())} of "
                 f"{other.numel()}; nothing was exported."
             )
-    return float((answer - reference).abs().max()) / size if size else 0.0
-
-
-def _apart(answer: Tensor, reference: Tensor) -> str:
-    if answer.shape != reference.shape:
-        return f"shape: {tuple(answer.shape)}, not {tuple(reference.shape)}"
-    return f"{float((answer - reference).abs().max() / reference.abs().max()):.1e}"
+    return apart / largest if largest else 0.0

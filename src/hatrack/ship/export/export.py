@@ -13,7 +13,7 @@ from torch import fx
 from hatrack import atomic
 from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.modes import untouched
-from hatrack.processes import refuse_several
+from hatrack.processes import several
 from hatrack.ship.export import card as cards
 from hatrack.ship.export.check import Ask, Checked, checked
 from hatrack.ship.export.int8 import LOSS, write_int8
@@ -63,7 +63,8 @@ def chosen(format: str) -> tuple[str, ...]:
 
 def export(core: Core, index: int, out: Path, format: str, int8: bool, samples: Any) -> Exported:
     """Write a finished task, given by number, into a folder of its own within `out`."""
-    refuse_several("an export")
+    if several():
+        raise HatrackError("an export is written by one process; start it without torchrun.")
     formats = chosen(format)
     if int8 and "onnx" not in formats:
         raise HatrackError(f"int8 is made of the ONNX file, got format={format!r}; add onnx to it.")

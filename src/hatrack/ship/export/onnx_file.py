@@ -30,9 +30,9 @@ def write_onnx(program: ExportedProgram, path: Path, names: Sequence[str], task:
             assert made is not None
             model = made.model_proto
     except Exception as error:  # what there is no ONNX for fails in any way
-        operator = re.search(r"target=torch\.ops\.\w+\.(\w+)", str(error))
-        said = f"no ONNX for {operator[1]}" if operator else str(error)
-        raise refused(task, "torch.onnx", said, layer(program, operator[1] if operator else "")) from error
+        found = re.search(r"%(\w+) :.*?target=torch\.ops\.\w+\.(\w+)", str(error))
+        said = f"no ONNX for {found[2]}" if found else str(error)
+        raise refused(task, "torch.onnx", said, layer(program, *found.groups()) if found else "it") from error
     _anonymous(model)
     if model.ByteSize() > MOST:
         raise HatrackError(f"task {task!r} is too large for one ONNX file (2 GiB); choose --format pt2 or torch.")

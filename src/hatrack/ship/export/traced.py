@@ -46,12 +46,11 @@ def refused(task: str, tool: str, said: str, where: str) -> HatrackError:
     return HatrackError(f"task {task!r} cannot be exported: {tool} cannot write down {where} ({first.strip():.200}).")
 
 
-def layer(program: ExportedProgram, operator: str) -> str:
-    """Name the layer in which an operator is called."""
-    for node in program.graph.nodes:
-        if node.op == "call_function" and operator and operator in str(node.target):
-            return _named(node)
-    return f"the operator {operator}" if operator else "the network"
+def layer(program: ExportedProgram, name: str, operator: str) -> str:
+    """Name the layer in which an operator is called: at the node of that name, else where it is first."""
+    calls = [node for node in program.graph.nodes if node.op == "call_function" and operator in str(node.target)]
+    named = [node for node in calls if node.name == name]
+    return _named((named or calls)[0]) if calls else f"the operator {operator}"
 
 
 def _named(node: fx.Node) -> str:
