@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
     from hatrack.life.adopt import Adopted
+    from hatrack.life.release import Released
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -51,6 +52,7 @@ __all__ = [
     "Learner",
     "Method",
     "PMask",
+    "Released",
     "Task",
     "TaskHistory",
     "Verification",
@@ -76,6 +78,7 @@ _HOMES = {
     "Learner": "learn.learner",
     "Method": "methods.base",
     "PMask": "methods.pmask",
+    "Released": "life.release",
     "Task": "data.task",
     "TaskHistory": "learn.history",
     "Verification": "learn.proof.verification",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, fx, nn
@@ -50,6 +50,9 @@ from hatrack.methods.hat import HAT
 from hatrack.modes import undisturbed
 from hatrack.targets import Target
 from hatrack.tree import at, count, mapped, shapes
+
+if TYPE_CHECKING:
+    from hatrack.life.release import Released
 
 
 class Hats(nn.Module):
@@ -128,6 +131,7 @@ class Hats(nn.Module):
         core._before = before
         try:
             with undisturbed(), model.turn:
+                core._make_room()
                 self._begin(name, target, self._example(name, example, task), feed, steps)
         except BaseException:
             core._go_back(before, name)
@@ -263,6 +267,12 @@ class Hats(nn.Module):
         self._core.abandon()
         self._forget()
         return self
+
+    def release(self, task: int | str | None = None, *, oldest: bool = False) -> Released:
+        """Give up a finished task: what it alone used is free again; see `Learner.release`."""
+        released = self._core.release(task, oldest=oldest)
+        self._forget()
+        return released
 
     def _forget(self) -> None:
         """Let go of what belonged to the task that was in progress."""

@@ -101,6 +101,11 @@ class Learner(Core):
         """Return what every task adds to."""
         return [*super()._growing(), self._tests]
 
+    def _dismiss(self, index: int) -> None:
+        super()._dismiss(index)
+        self._tests.pop(index, None)
+        self._feeds.pop(index, None)
+
     # ---- learning
 
     def learn(

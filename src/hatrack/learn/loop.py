@@ -131,14 +131,15 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     with learner._drawing(0):
         features, first = try_out(model, task, index, learner.batch_size)
     if len(learner.tasks) == index:
-        if index:  # what a task that goes on has taken already is its own
-            check_free(method, task.name)
         refuse_target(method, task.name, task.target)
         target = _placed(task, features, tuple(first.y.shape[1:]))
         try_target(task, target, features, first)
         if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
             warnings.warn(HatrackWarning(line), stacklevel=2)
+        learner._make_room()
+        if model.remaining:  # what a task that goes on has taken already is its own
+            check_free(method, task.name)
         learned = Learned(task.name, target, task.inputs, _seen(learner, task))
         drawn = learned.drawn(learner.seed, index, learner.device)
         with drawable(task):

@@ -38,7 +38,7 @@ from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
-from hatrack.learn.learned import Learned
+from hatrack.learn.learned import Gone, Learned
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
 from hatrack.methods import METHODS
@@ -102,7 +102,9 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "answers": learner.model.answers.name,
         "seed": learner.seed,
         "tasks": [
-            {
+            {"name": t.name, "released": True}
+            if isinstance(t, Gone)
+            else {
                 "name": t.name,
                 "classes": t.classes,
                 "target": t.target.described(),
@@ -111,6 +113,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
             }
             for t in learner.tasks
         ],
+        "events": list(learner.events),
         "finished": learner.finished,
         "capacity": list(learner.capacities),
         "fit": None if resume is None else resume.numbers,
@@ -227,7 +230,9 @@ def _finished_tensors(learner: Core) -> dict[str, Tensor]:
 
 
 def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what a task has for itself, finished or in progress."""
+    """Return what a task has for itself, finished or in progress; nothing of one that was released."""
+    if t in learner.model.released:
+        return {}
     tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
     return tensors | {f"kind/{t}/{name}": x for name, x in kinds.ranges(learner.tasks[t].kind).items()}
@@ -254,8 +259,9 @@ def input_shape(folder: Path) -> Any:
     """
     page = _read_page(folder)[0]
     with _describing(folder):
-        if all("kind" in about for about in page["tasks"]):
-            return _shape(page["tasks"][0]["kind"]) if page["tasks"] else None
+        there = [about for about in page["tasks"] if not about.get("released")]
+        if all("kind" in about for about in there):
+            return _shape(there[0]["kind"]) if there else None
         tensors = _read_tensors(folder, page["files"]["tasks"], [])
         return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
 
@@ -375,7 +381,12 @@ def _built(
     trained = model.parameters()
 
     def add(task: int, held: dict[str, Tensor]) -> None:
-        about, weight = page["tasks"][task], held[f"head/{task}/weight"]
+        about = page["tasks"][task]
+        if about.get("released"):
+            model.release(task)
+            learner.tasks.append(Gone(about["name"]))
+            return
+        weight = held[f"head/{task}/weight"]
         target = restored(about["target"]) if "target" in about else Classification(about["classes"])
         head = new_head(weight.shape[1], weight.shape[0], model.device, target.units_axis)
         _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
@@ -399,6 +410,7 @@ def _built(
     learner.locked_values.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.locked_values.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
+    learner.events = page.get("events", [])
     learner.trained_with = page.get("optimizer")
     model.corrected = list(page.get("corrected", []))
     if going_on:  # version 0.1 did not save the network of before the task in progress
@@ -459,7 +471,8 @@ def _example(learner: Core, done: dict[str, Tensor]) -> Any:
     device = learner.model.device
     if "example" in done:
         return done["example"].to(device)
-    return learner.tasks[0].drawn(learner.seed, 0, device, 1) if learner.tasks else None
+    there = learner.model.remaining
+    return learner.tasks[there[0]].drawn(learner.seed, there[0], device, 1) if there else None
 
 
 def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind | kinds.Kinds:

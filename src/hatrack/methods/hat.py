@@ -50,14 +50,15 @@ class HAT(HardAttention):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self.attend(self.model.units.size, self._taken(), generator)
-        if self.masks:
-            self.lock = Lock(self.model.parameters(), self._used(self.taken))
+        self.lock = None if self.first else Lock(self.model.parameters(), self._used(self.taken))
 
     def _taken(self) -> Tensor:
         """a^{<t}: the largest gate that any finished task has put on each unit."""
-        if not self.masks:
-            return torch.zeros(self.model.units.size, device=self.model.device)
-        return torch.stack([mask.float() for mask in self.masks]).amax(0)
+        taken = torch.zeros(self.model.units.size, device=self.model.device)
+        for mask in self.masks:
+            if mask.numel():  # else the task was released
+                taken = torch.maximum(taken, mask.float())
+        return taken
 
     def forward(self, x: Any) -> Tensor:
         if self.fixed:
@@ -92,7 +93,7 @@ class HAT(HardAttention):
 
     def _used(self, gates: Tensor) -> dict[str, Tensor]:
         """Return min(a_out, a_in) for every parameter that tasks share."""
-        own = self.model.private[self.task]
+        own = self.own()
         return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
 
     def promises(self) -> bool:

@@ -82,7 +82,7 @@ class PackNet(Method):
     def begin_phase(self, phase: int) -> None:
         self._masks = self._visible(self.task)
         taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
-        fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.masks.others.items()}
+        fixed = {name: torch.full_like(p, float(not self.first)) for name, p in self.masks.others.items()}
         self.lock = Lock(self.masks.shared, {**taken, **fixed})
 
     def forward(self, x: Any) -> Tensor:
@@ -91,7 +91,7 @@ class PackNet(Method):
     @torch.no_grad()
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         if phase == 0:
-            share = self.prune if self.task else self.prune_first
+            share = self.prune_first if self.first else self.prune
             for name, weight in self.masks.masked.items():
                 freed = smallest(weight, self.owner[name] == self.task + 1, share)
                 self.owner[name][freed] = FREE
@@ -110,6 +110,16 @@ class PackNet(Method):
 
     def end_task(self, feed: Feed) -> None:
         self.finished = self.finished + 1
+
+    def release(self, task: int) -> None:
+        """The next task that is there owns what the task did, for it sees all that; the last task's is free."""
+        super().release(task)
+        later = next((t + 1 for t in self.model.remaining if t > task), FREE)
+        self.owner = {n: torch.where(owner == task + 1, later, owner) for n, owner in self.owner.items()}
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Free weights start every task at 0, but for a first one."""
+        return {n: torch.zeros_like(t) for n, t in drawn.items()} if self.model.remaining else drawn
 
     # ---- using what was learned
 

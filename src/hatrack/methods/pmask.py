@@ -82,7 +82,7 @@ class PMask(HardAttention):
         super().begin_task(task, feed, generator)
         taken = self.masks.union().float()
         self.attend(len(taken), taken, generator)
-        self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if task else None
+        self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if not self.first else None
         self.anchor.start(self, self.lam)
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:

@@ -47,7 +47,12 @@ class WSN(Subnetworks):
         super().begin_task(task, feed, generator)
         self.score(self.last or self.drawn(generator))
         taken = self.masks.complete(self.masks.by_name(self.masks.union()))  # biases after the first task, as a whole
-        self.lock = Lock(self.masks.shared, taken) if task else None
+        self.lock = None if self.first else Lock(self.masks.shared, taken)
+
+    def release(self, task: int) -> None:
+        """Scores go on from task to task, and have all of them in them: the next task draws its own."""
+        super().release(task)
+        self.last = {}
 
     def end_task(self, feed: Feed) -> None:
         super().end_task(feed)

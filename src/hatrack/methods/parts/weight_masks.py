@@ -75,7 +75,7 @@ class PackedMasks(WeightMasks):
     def union(self) -> Tensor:
         """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates."""
         taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
-        for mask in self.packed:
+        for mask in filter(len, self.packed):  # of a task that was released nothing is left
             taken = torch.maximum(taken, self._unpacked(mask))
         return taken.to(next(iter(self.masked.values())).device)
 
