@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# learner.report(folder), adopt(task), cut_out(task) and release(task), shortcuts for users, loaded when called
+# learner.report(folder), cut_out(task), adopt, release, update and revert: shortcuts for users, loaded when called
 FORWARD = {
     "learn/learner.py imports runs", "learn/learner.py imports life",
     "learn/core.py imports ship", "learn/core.py imports life", "learn/hats.py imports life",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hatrack.learn.state import load
     from hatrack.life.adopt import Adopted
     from hatrack.life.release import Released
+    from hatrack.life.update import Updated
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -55,6 +56,7 @@ __all__ = [
     "Released",
     "Task",
     "TaskHistory",
+    "Updated",
     "Verification",
     "explain",
     "hyper",
@@ -81,6 +83,7 @@ _HOMES = {
     "Released": "life.release",
     "Task": "data.task",
     "TaskHistory": "learn.history",
+    "Updated": "life.update",
     "Verification": "learn.proof.verification",
     "explain": "masks.explain",
     "hyper": "methods.hyper",

@@ -87,6 +87,8 @@ class Core:
             self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
         self.events: list[dict[str, Any]] = []  # what has become of tasks since they were learned, in order
+        self.versions: dict[int, int] = {}  # numbers of older versions of tasks, and of those that they were updated to
+        self._pending: int | None = None  # the task that is to be updated by the one that begins
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
         self.locked_values = proof.LockedValues()
@@ -146,7 +148,8 @@ class Core:
 
     def _growing(self) -> list[Any]:
         """Return what every task adds to, less the network and the method."""
-        return [self.tasks, self.probes, self.capacities, self.locked_values, self._history, self.events]
+        held = [self.tasks, self.probes, self.capacities, self.locked_values, self._history]
+        return [*held, self.events, self.versions]
 
     def _drawing(self, *where: int) -> AbstractContextManager[None]:
         """Make what is drawn between epochs a function of the seed and the place."""
@@ -155,7 +158,11 @@ class Core:
     def _refuse_name(self, name: str) -> None:
         """Refuse a second task of one name, and another one than that in progress."""
         self._refuse_if_broken()
-        if name in self._numbers():
+        if self._pending is None and self._updating is not None and name in self._numbers():
+            raise HatrackError(
+                f"task {name!r} is being updated; go on by learner.update, or give it up with abandon()."
+            )
+        if self._pending is None and name in self._numbers():
             raise HatrackError(f"a task named {name!r} is learned already; give each task a name of its own.")
         if len(self.tasks) > self.finished and self.tasks[self.finished].name != name:
             raise HatrackError(
@@ -171,11 +178,17 @@ class Core:
         self.model.add_task(learned.target, head, self.method.private(), features)
         self.tasks.append(learned)
         self._history.append(history)
+        if self._pending is not None:
+            from hatrack.life.update import take_up
+
+            take_up(self, self._pending, self.finished)
 
     def _begin_method(self, feed: Feed) -> None:
         """Let the method prepare for the task."""
         with self._drawing(0):
             self.method.begin_task(self.finished, feed, generator(self.seed, "method", self.finished))
+            if self._updating is not None:
+                self.method.go_on_from(self._updating)
 
     def _finish_task(self, feed: Feed, own: Any = None) -> None:
         """Let the method consolidate, and note what the task relies on and what it answers: the proof begins here.
@@ -187,7 +200,9 @@ class Core:
         with self._drawing(2), self.model.precision.products():
             method.finish(feed)
         self._agree()
-        use = method.use(index)
+        use, older = method.use(index), self._updating
+        if older is not None:  # what it relied on has moved
+            self.locked_values.only(method.use(task) or {} for task in self.model.remaining if task != index)
         if use is not None:
             self.locked_values.add(dict(self.model.net.named_parameters()), use)
         taken = taken_weights(method)
@@ -196,6 +211,10 @@ class Core:
         given = None if own is None else (fingerprint(own), self._prepared(own, index))
         self.probes.append(proof.witness(method, index, self.tasks[index], self._drawn(index), given))
         self._history[index].accuracy = [None] * (index + 1)
+        if older is not None:
+            from hatrack.life.update import reseal
+
+            reseal(self, older)
         self._fit = self._ending = self._before = None
 
     def _agree(self) -> None:
@@ -237,10 +256,21 @@ class Core:
 
         return release(self, task, oldest)
 
+    def revert(self, task: int | str) -> proof.Verification:
+        """Go back to the version of a task from before its last update, bit by bit; return the verdict on all tasks.
+
+        As long as no other task relies on an entry that the update has moved.
+        """
+        from hatrack.life.update import revert
+
+        return revert(self, task)
+
     def _make_room(self) -> None:
         """Release the oldest tasks where the method keeps so many only, before another begins."""
         from hatrack.life.release import let_go
 
+        if self._pending is not None:
+            return
         old = list(self._numbers().values())[: -(self.method.most_tasks - 1) or None] if self.method.most_tasks else []
         for index in old:
             line = f"{let_go(self, index)} (keep_tasks = {self.method.most_tasks})"
@@ -292,13 +322,41 @@ class Core:
             raise HatrackError(f"a task is given by its number or its name, got {task!r}.")
         if not 0 <= task < count:
             raise HatrackError(f"there is no task number {task}; {count} are learned (0 to {count - 1}).")
+        task = self._current(int(task))
         if task in self.model.released:
-            self._refuse_released(self.tasks[task].name, int(task))
-        return int(task)
+            self._refuse_released(self.tasks[task].name, task)
+        return task
 
     def _numbers(self) -> dict[str, int]:
         """Return the numbers of the finished tasks that are there, by name."""
-        return {t.name: i for i, t in enumerate(self.tasks[: self.finished]) if i not in self.model.released}
+        there = (i for i in range(self.finished) if i not in self.model.released and self._current(i) == i)
+        return {self.tasks[i].name: i for i in there}
+
+    def _current(self, task: int) -> int:
+        """Return the number of the latest version of a task that is given by that of any."""
+        while self.versions.get(task, self.finished) < self.finished:
+            task = self.versions[task]
+        return task
+
+    @property
+    def _updating(self) -> int | None:
+        """The number of the version that the task in progress is to replace, if it is to replace one."""
+        in_progress = len(self.tasks) > self.finished or self._ending is not None
+        return next((old for old, new in self.versions.items() if in_progress and new == len(self.tasks) - 1), None)
+
+    def _compared(self) -> list[int]:
+        """Return the numbers of the tasks that a verdict is about, older versions that are kept among them."""
+        return [task for task in range(self.finished) if task not in self.model.released]
+
+    @property
+    def older(self) -> tuple[int, ...]:
+        """The numbers of versions that are kept, and that an update has replaced."""
+        return tuple(task for task in self._compared() if self._current(task) != task)
+
+    def _label(self, task: int) -> str:
+        """Return the name of a task, and what has become of it."""
+        more = " (released)" if task in self.model.released else " (older version)" if task in self.older else ""
+        return self.tasks[task].name + more
 
     def _refuse_released(self, name: str, number: int | None = None) -> None:
         """Refuse a task that was released; nothing where none of that name was."""
@@ -352,7 +410,10 @@ class Core:
                 why = "was learned without probes of its own" if kept is None else "had others (their digests differ)"
                 raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
             own[index] = self._prepared(given, index)
-        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.locked_values, self._drawn, own)
+        tasks = self.tasks[: self.finished]
+        for t in self.older:
+            tasks[t] = replace(tasks[t], name=self._label(t))
+        return proof.prove(self.method, tasks, self.probes, self.locked_values, self._drawn, own)
 
     @_alone
     def cut_out(self, task: int | str) -> fx.GraphModule:
@@ -408,7 +469,8 @@ class Core:
         Masks, importances, own weights, chosen samples. Not counted: the data of old tasks, where a method is handed
         them again.
         """
-        own = [tensor for private in self.model.private for tensor in private.values()]
+        held = (*self.model.private, *self.model.copies.values())
+        own = [tensor for tensors in held for tensor in tensors.values()]
         return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])
 
     # ---- memory

@@ -240,6 +240,8 @@ def test_all(learner: Learner, history: TaskHistory) -> None:
     """Test all tasks so far whose test parts are at hand; where it is stopped, the task is learned all the same."""
     with learner._drawing(4):  # a Dataset may draw
         for index, part in learner._tests.items():
+            if learner._current(index) != index:  # there is a newer version
+                continue
             try:
                 history.accuracy[index] = learner._accuracy(part)
             except torch.OutOfMemoryError:  # the samples of the others stay on the device while there is room

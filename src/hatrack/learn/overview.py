@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hatrack.learn.history import TaskHistory
 from hatrack.measure.shares import Share
 from hatrack.notebook import ACCURACY, GATES, card, line, shares, table
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def as_html(learner: Learner) -> str:
     """Return what a notebook shows of a learner."""
-    method, names = learner.method, [_named(known) for known in learner.history]
+    method, names = learner.method, [learner._label(task) for task in range(learner.finished)]
     kind, numbers = f"{type(learner.model.net).__name__}, {method.name}", range(1, len(names) + 1)
     parts = [line(f"{learner.parameters_count:,} parameters on {learner.device}; {method.summary}")]
     if names:
@@ -39,10 +38,6 @@ def as_html(learner: Learner) -> str:
 def _scores(learner: Learner) -> str:
     """Name what the tasks are scored by."""
     return ", ".join(dict.fromkeys(known.score for known in learner.history))
-
-
-def _named(known: TaskHistory) -> str:
-    return f"{known.name} (released)" if known.released else known.name
 
 
 def _open_units(learner: Learner) -> dict[str, list[float | None]]:

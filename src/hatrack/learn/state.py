@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -114,6 +114,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
             for t in learner.tasks
         ],
         "events": list(learner.events),
+        "versions": {str(old): new for old, new in learner.versions.items()},
         "finished": learner.finished,
         "capacity": list(learner.capacities),
         "fit": None if resume is None else resume.numbers,
@@ -224,9 +225,16 @@ def _finished_tensors(learner: Core) -> dict[str, Tensor]:
         tensors |= _of_task(learner, t, heads[t]) | {f"probe/{t}/logits": probe.logits}
         if probe.own is not None:
             tensors[f"probe/{t}/own"] = probe.own.logits
+    tensors |= _copies(learner, unfinished=False)
     for name, value in learner.locked_values.values.items():
         tensors |= {f"vault/{name}": value, f"held/{name}": learner.locked_values.held[name].to(torch.uint8)}
     return tensors
+
+
+def _copies(learner: Core, unfinished: bool) -> dict[str, Tensor]:
+    """Return what older versions of tasks have the network's tensors in, of finished updates or of one in progress."""
+    kept = {t: c for t, c in learner.model.copies.items() if (learner.versions[t] >= learner.finished) == unfinished}
+    return {f"copy/{t}/{name}": tensor for t, copies in kept.items() for name, tensor in copies.items()}
 
 
 def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -239,7 +247,7 @@ def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def _live_tensors(learner: Core) -> dict[str, Tensor]:
-    tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
+    tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()} | _copies(learner, unfinished=True)
     for t in range(learner.finished, len(learner.tasks)):
         tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
     resume, fit = _in_training(learner), learner._fit
@@ -398,8 +406,16 @@ def _built(
         kind = _kind(about, held, task)
         learner.tasks.append(Learned(about["name"], target, Inputs(**inputs), kind))
 
+    def keep(older: Iterable[int], held: dict[str, Tensor]) -> None:
+        for t in older:
+            learner.versions[t] = versions[t]
+            copies = {n: p.to(model.device) for n, p in _under(held, f"copy/{t}/").items()}
+            model.copies |= {t: copies} if copies else {}
+
+    versions = {int(old): new for old, new in page.get("versions", {}).items()}
     for t in range(finished):
         add(t, done)
+    keep((t for t, new in versions.items() if new < finished), done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
     seals, digests = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes"))
@@ -419,6 +435,7 @@ def _built(
         learner._before = Before(learner, _under(done, "method/"))
         for t in range(finished, len(page["tasks"])):
             add(t, live)
+        keep((t for t, new in versions.items() if new >= finished), live)
         for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
             head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
     _fill(model.tensors(), _under(live, "net/"), "the network")

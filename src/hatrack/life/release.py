@@ -11,9 +11,9 @@ the same in all that is saved of tensors, whatever the task's samples were: noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -66,24 +66,31 @@ def release(core: Core, task: int | str | None, oldest: bool) -> Released:
     if (task is None) != oldest:
         raise HatrackError("release takes a task, by number or name, or oldest=True; give one of the two.")
     with core.model.turn, undisturbed():
-        core._refuse_if_learning()
-        core._refuse_if_broken()
-        core.model.refuse_altered()
-        if len(core.tasks) > core.finished:
-            raise HatrackError(
-                f"task {core.tasks[-1].name!r} is in progress; finish it, or give it up with abandon(), before a task "
-                f"is released."
-            )
+        ready(core)
         if oldest and core.finished and not core._numbers():
             raise HatrackError("there is no task to release; all that were learned are released.")
         index = core.index(0 if task is None and not core.finished else _oldest(core) if task is None else task)
         refuse_unreleasable(core, core.tasks[index].name)
         before, name = Before(core), core.tasks[index].name
         try:
+            for older in [t for t in core.versions if t in core.model.copies and core._current(t) == index]:
+                discard(core, older)
             return let_go(core, index)
         except BaseException:
             core._go_back(before, name)
             raise
+
+
+def ready(core: Core) -> None:
+    """Refuse a learner that is in the middle of something."""
+    core._refuse_if_learning()
+    core._refuse_if_broken()
+    core.model.refuse_altered()
+    if len(core.tasks) > core.finished:
+        raise HatrackError(
+            f"task {core.tasks[-1].name!r} is in progress; finish it, or give it up with abandon(), before one that is "
+            f"finished is released or put back."
+        )
 
 
 def _oldest(core: Core) -> int:
@@ -101,10 +108,10 @@ def refuse_unreleasable(core: Core, name: str) -> None:
 
 
 @torch.no_grad()
-def let_go(core: Core, index: int) -> Released:
-    """Release a task that can be; where this fails, it is left half done."""
+def let_go(core: Core, index: int, event: dict[str, Any] | None = None) -> Released:
+    """Release a task that can be; where this fails, it is left half done. `event`: what is noted instead."""
     model, method, name = core.model, core.method, core.tasks[index].name
-    before = core.verify()
+    before, there = core.verify(), core._compared()
     uses = {task: method.use(task) or {} for task in model.remaining}
     free, used = _shares(core, index)
     model.release(index)
@@ -116,16 +123,31 @@ def let_go(core: Core, index: int) -> Released:
     if core.capacities:
         core.capacities[-1] = taken_weights(method) or core.capacities[-1]
     _look_again(core, index)
-    core.events.append(
-        {"event": "released", "task": name, "number": index, "after": core.finished, "free": free, "used": used}
-    )
+    released = {"event": "released", "task": name, "number": index, "after": core.finished, "free": free, "used": used}
+    core.events.append(event or released)
     after = core.verify()
-    if [t for t, n in zip(before.tasks, uses, strict=True) if n != index] != list(after.tasks):
+    if unlike(before, there, after, core._compared(), {index}):
         raise HatrackError(
             f"without {name!r} another task would be answered otherwise, so it stays, and all is as it was: "
             f"{type(method).__name__}.use does not say all that a task relies on.\n{after}".splitlines()[0]
         )
     return Released(name, index, free, used, after)
+
+
+def unlike(
+    before: Verification, there: Sequence[int], after: Verification, still: Sequence[int], but: Container[int]
+) -> bool:
+    """Return whether two verdicts differ on a task that both are about, less some; they are given with its numbers."""
+    then = {n: proof for n, proof in zip(there, before.tasks, strict=True) if n not in but}
+    now = {n: proof for n, proof in zip(still, after.tasks, strict=True) if n not in but}
+    return then != now
+
+
+def discard(core: Core, older: int) -> None:
+    """Let go of an older version, which shares nothing."""
+    core.model.release(older)
+    core.method.release(older)
+    core._dismiss(older)
 
 
 def _shares(core: Core, index: int) -> tuple[float | None, dict[str, float]]:

@@ -81,6 +81,7 @@ class Method(Holder):
     trains: ClassVar[bool] = True
     shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
+    updatable: ClassVar[bool] = False  # a finished task can go on learning: see `seen`, `go_on_from`, `take_back`
     settles: ClassVar[bool] = False  # what is trained is settled when the method gets to know the model
     targets: ClassVar[tuple[str, ...] | None] = None  # names of those that it can learn; None: any
     distils: ClassVar[bool] = False  # answers are compared with what the network gave before
@@ -308,6 +309,16 @@ class Method(Holder):
     def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return what shared entries are to hold that no task uses any more; `drawn`: as the network's own at first."""
         return drawn
+
+    def seen(self, task: int) -> dict[str, Tensor]:
+        """Return copies of the shared parameters as a finished task is answered by them, for a version that is kept."""
+        return {name: p.detach().clone() for name, p in self.shared().items()}
+
+    def go_on_from(self, task: int) -> None:
+        """Let the task that begins start with what an older version of it has left in the method."""
+
+    def take_back(self, task: int, new: int) -> None:
+        """Let an older version have again what it had before version `new`, which will be released."""
 
     def promises(self) -> bool:
         """Return whether, with these settings, finished tasks cannot change at all."""

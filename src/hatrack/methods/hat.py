@@ -41,6 +41,7 @@ class HAT(HardAttention):
     stores: ClassVar[str] = "U bytes: a gate a unit"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    updatable: ClassVar[bool] = True
 
     hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
     norm: str = hyper("task", NORM_HELP, choices=NORMS)
@@ -55,8 +56,8 @@ class HAT(HardAttention):
     def _taken(self) -> Tensor:
         """a^{<t}: the largest gate that any finished task has put on each unit."""
         taken = torch.zeros(self.model.units.size, device=self.model.device)
-        for mask in self.masks:
-            if mask.numel():  # else the task was released
+        for task, mask in enumerate(self.masks):
+            if mask.numel() and task not in self.model.copies:  # else it was released, or is an older version
                 taken = torch.maximum(taken, mask.float())
         return taken
 
@@ -82,8 +83,11 @@ class HAT(HardAttention):
         learned = task < len(self.masks)
         return self.gated(x, task, self.masks[task] if learned else self.final_gates())
 
+    def go_on_from(self, task: int) -> None:
+        self.lean(self.masks[task].float())
+
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._used(self.masks[task].float())
+        return {} if task in self.model.copies else self._used(self.masks[task].float())
 
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()

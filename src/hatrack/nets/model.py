@@ -49,6 +49,9 @@ class Model:
         self.heads: list[Head] = []
         self.targets: list[Target] = []  # what each head predicts
         self.private: list[dict[str, Tensor]] = []
+        self.copies: dict[
+            int, dict[str, Tensor]
+        ] = {}  # of the network, of versions of tasks that share nothing any more
         self.released: set[int] = set()  # the numbers of tasks that are gone: nothing stands in their places above
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
@@ -130,14 +133,19 @@ class Model:
 
     @property
     def remaining(self) -> list[int]:
-        """The numbers of the tasks that are there, the one in progress included."""
-        return [task for task in range(len(self.private)) if task not in self.released]
+        """The numbers of the tasks that rely on the network, the one in progress included."""
+        return [t for t in range(len(self.private)) if t not in self.released and t not in self.copies]
+
+    def own(self, task: int) -> dict[str, Tensor]:
+        """Return the tensors of the network that a task has for itself."""
+        return {**self.copies.get(task, {}), **self.private[task]}
 
     def release(self, task: int) -> None:
         """Let go of what a task has for itself, or put nothing in the place of a new one: its number stays taken."""
         self.heads[task : task + 1] = [no_head(self.device)]
         self.targets[task : task + 1] = [Classification(1)]
         self.private[task : task + 1] = [{}]
+        self.copies.pop(task, None)
         self.released.add(task)
 
     # ---- growing
@@ -246,7 +254,7 @@ class Model:
         """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
         # Buffers hold their own place while they may move: see _take_over.
         moving = self.buffers() if self._buffers and self.net.training else {}
-        swapped = {**moving, **self.private[task], **(weights or {})}
+        swapped = {**moving, **self.own(task), **(weights or {})}
         if gates is not None and self.gating.gated:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)

@@ -37,7 +37,8 @@ def assemble(
     `verified` what was compared once all was learned, and whether it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
-    tasks = [{**task, "released": True} if t in learner.released else task for t, task in enumerate(tasks)]
+    marks = dict.fromkeys(learner.released, "released") | dict.fromkeys(learner.older, "older")
+    tasks = [{**task, marks[t]: True} if t in marks else task for t, task in enumerate(tasks)]
     blocked, facts, histograms = ([line.get(key) for line in lines] for key in ("blocked", "facts", "histograms"))
     return {
         "schema": SCHEMA,

@@ -30,6 +30,7 @@ from hatrack.modes import evaluating
 PRETRAINED = "pretrained"
 BATCH = 64
 WARM = 200  # steps: a fresh head first makes a handful of validation samples worse, and nothing would be learned
+LEAN = 2.0  # standard deviations of fresh embeddings
 GENTLER = 50.0  # Adam's steps for a network that knows something, 0.001 by default
 
 
@@ -76,6 +77,11 @@ class HardAttention(Method):
         self.take(taken)
         if self.fixed:
             self.adopt()
+
+    @torch.no_grad()
+    def lean(self, gates: Tensor) -> None:
+        """Start from gates of 0 and 1 that were learned before: as far to a side as a fresh embedding is at most."""
+        self.embedding.copy_(torch.where(gates > 0.5, LEAN, -LEAN))
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""

@@ -7,7 +7,7 @@ through the mask: dL/d|score| = dL/dM
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,10 +72,14 @@ class PackedMasks(WeightMasks):
         """Return a finished task's masks."""
         return self.by_name(self.flat(task))
 
-    def union(self) -> Tensor:
-        """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates."""
+    def union(self, apart: Container[int] = ()) -> Tensor:
+        """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates.
+
+        `apart`: those that do not count.
+        """
         taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
-        for mask in filter(len, self.packed):  # of a task that was released nothing is left
+        there = (mask for task, mask in enumerate(self.packed) if task not in apart)
+        for mask in filter(len, there):  # of a task that was released nothing is left
             taken = torch.maximum(taken, self._unpacked(mask))
         return taken.to(next(iter(self.masked.values())).device)
 
