@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# learner.report(folder), adopt(task), cut_out(task) and export(task, folder), shortcuts for users, loaded when called
+# learner.report(folder), cut_out(task), export, certify, adopt, release, update, revert: loaded when called
 FORWARD = {
-    "learn/learner.py imports runs",
-    "learn/learner.py imports life",
-    "learn/core.py imports ship",
-    "learn/hats.py imports ship",
-}
+    "learn/learner.py imports runs", "learn/learner.py imports life",
+    "learn/core.py imports ship", "learn/core.py imports life",
+    "learn/hats.py imports ship", "learn/hats.py imports life",
+}  # fmt: skip
 CLONE = Path(__file__).resolve().parents[1]
 SOURCE = CLONE / "src" / "hatrack"
 

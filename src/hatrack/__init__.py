@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
     from hatrack.life.adopt import Adopted
+    from hatrack.life.release import Released
+    from hatrack.life.update import Updated
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -51,8 +53,10 @@ __all__ = [
     "Learner",
     "Method",
     "PMask",
+    "Released",
     "Task",
     "TaskHistory",
+    "Updated",
     "Verification",
     "explain",
     "hyper",
@@ -76,8 +80,10 @@ _HOMES = {
     "Learner": "learn.learner",
     "Method": "methods.base",
     "PMask": "methods.pmask",
+    "Released": "life.release",
     "Task": "data.task",
     "TaskHistory": "learn.history",
+    "Updated": "life.update",
     "Verification": "learn.proof.verification",
     "explain": "masks.explain",
     "hyper": "methods.hyper",

@@ -49,7 +49,8 @@ class Before:
         self._example = model.example
         self._traced = {name: model.__dict__[name] for name in TRACED if name in model.__dict__}
         self._structure = Structure(
-            learner.method, *learner._growing(), model.heads, model.targets, model.private,
+            learner.method, *learner._growing(),
+            model.heads, model.targets, model.private, model.copies, model.released,
         )  # fmt: skip
         self._held = {name: mask.clone() for name, mask in learner.locked_values.held.items()}  # written into
         self._fields = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -14,15 +14,13 @@ SIDE = 128
 TOGETHER = "all"  # in place of a task's number
 
 
-def used_fields(method: Method, tasks: int) -> dict[str, Tensor] | None:
+def used_fields(method: Method, tasks: Iterable[int]) -> dict[str, Tensor] | None:
     """Return "weights/<task>/<parameter>" → fields, for parameters of two axes or more; None where nothing is known.
 
     Of a method that does not say what a single task uses (Fisher masks, SPG), what all tasks so far hold back together,
     as task TOGETHER.
     """
-    used: dict[str, Mapping[str, Tensor]] = {
-        str(task): use for task in range(tasks) if (use := method.use(task)) is not None
-    }
+    used: dict[str, Mapping[str, Tensor]] = {str(task): use for task in tasks if (use := method.use(task)) is not None}
     if not used:
         used = {TOGETHER: method.occupied() or {}}
     fields = {

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import wraps
 from numbers import Integral
 from pathlib import Path
@@ -19,7 +21,7 @@ from torch import Tensor, fx, nn
 
 from hatrack.data.feed import Feed
 from hatrack.data.inputs import as_inputs
-from hatrack.errors import HatrackError, unknown
+from hatrack.errors import HatrackError, HatrackWarning, unknown
 from hatrack.learn.before import Before
 from hatrack.learn.binned import used_fields
 from hatrack.learn.capacity import taken_weights, used_weights
@@ -27,7 +29,7 @@ from hatrack.learn.copying import BY_FOLDER, copied
 from hatrack.learn.fit import Fit, Resume
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.last_layer import notice_last_layer
-from hatrack.learn.learned import Learned
+from hatrack.learn.learned import Gone, Learned
 from hatrack.learn.machine.parallel import process_group, writes
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.proof.seals import fingerprint
@@ -40,6 +42,7 @@ from hatrack.nets.model import Model
 from hatrack.tree import mapped
 
 if TYPE_CHECKING:
+    from hatrack.life.release import Released
     from hatrack.ship.export.export import Exported
 
 P = ParamSpec("P")
@@ -84,6 +87,9 @@ class Core:
             refuse_shared_memory(net)  # that of where it is now
             self.method.attach(self.model)
         self.tasks: list[Learned] = []  # the task in progress included
+        self.events: list[dict[str, Any]] = []  # what has become of tasks since they were learned, in order
+        self.versions: dict[int, int] = {}  # numbers of older versions of tasks, and of those that they were updated to
+        self._pending: int | None = None  # the task that is to be updated by the one that begins
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
         self.locked_values = proof.LockedValues()
@@ -99,8 +105,13 @@ class Core:
 
     @property
     def finished(self) -> int:
-        """The number of tasks that are learned."""
+        """The number of tasks that were learned, released ones included: numbers of tasks are for life."""
         return len(self.probes)
+
+    @property
+    def released(self) -> tuple[int, ...]:
+        """The numbers of the tasks that were released."""
+        return tuple(sorted(self.model.released))
 
     @property
     def parameters_count(self) -> int:
@@ -111,15 +122,16 @@ class Core:
         """
         model = self.model
         named = dict(model.net.named_parameters())
-        copies = [t for own in model.private for name, t in own.items() if name in named]
-        shared = [p for n, p in named.items() if not model.private or any(n not in own for own in model.private)]
+        kept = [model.private[task] for task in model.remaining]
+        copies = [t for own in kept for name, t in own.items() if name in named]
+        shared = [p for n, p in named.items() if not kept or any(n not in own for own in kept)]
         heads = [p for head in model.heads for p in head.parameters()]
         return sum(t.numel() for t in (*shared, *copies, *heads, *self.method.answering()))
 
     @property
     def learnable_count(self) -> int:
         """The number of parameters that training moved, those of all tasks together, masks among them."""
-        return self.parameters_count + self.method.learned_besides(len(self.model.heads))
+        return self.parameters_count + self.method.learned_besides(len(self.model.remaining))
 
     @property
     def history(self) -> list[TaskHistory]:
@@ -129,7 +141,7 @@ class Core:
     def matrix(self) -> list[list[float | None]]:
         """Return the scores so far (accuracies, of classes): row t holds, after task t, those on tasks 1 to t.
 
-        None where a task has no test part, or it was not at hand: a loaded learner has those of `remember`.
+        None where a task has no test part, was released, or was not at hand: a loaded learner has those of `remember`.
         """
         return [list(known.accuracy) for known in self.history]
 
@@ -137,7 +149,8 @@ class Core:
 
     def _growing(self) -> list[Any]:
         """Return what every task adds to, less the network and the method."""
-        return [self.tasks, self.probes, self.capacities, self.locked_values, self._history]
+        held = [self.tasks, self.probes, self.capacities, self.locked_values, self._history]
+        return [*held, self.events, self.versions]
 
     def _drawing(self, *where: int) -> AbstractContextManager[None]:
         """Make what is drawn between epochs a function of the seed and the place."""
@@ -146,7 +159,11 @@ class Core:
     def _refuse_name(self, name: str) -> None:
         """Refuse a second task of one name, and another one than that in progress."""
         self._refuse_if_broken()
-        if name in {t.name for t in self.tasks[: self.finished]}:
+        if self._pending is None and self._updating is not None and name in self._numbers():
+            raise HatrackError(
+                f"task {name!r} is being updated; go on by learner.update, or give it up with abandon()."
+            )
+        if self._pending is None and name in self._numbers():
             raise HatrackError(f"a task named {name!r} is learned already; give each task a name of its own.")
         if len(self.tasks) > self.finished and self.tasks[self.finished].name != name:
             raise HatrackError(
@@ -162,11 +179,17 @@ class Core:
         self.model.add_task(learned.target, head, self.method.private(), features)
         self.tasks.append(learned)
         self._history.append(history)
+        if self._pending is not None:
+            from hatrack.life.update import take_up
+
+            take_up(self, self._pending, self.finished)
 
     def _begin_method(self, feed: Feed) -> None:
         """Let the method prepare for the task."""
         with self._drawing(0):
             self.method.begin_task(self.finished, feed, generator(self.seed, "method", self.finished))
+            if self._updating is not None:
+                self.method.go_on_from(self._updating)
 
     def _finish_task(self, feed: Feed, own: Any = None) -> None:
         """Let the method consolidate, and note what the task relies on and what it answers: the proof begins here.
@@ -178,7 +201,9 @@ class Core:
         with self._drawing(2), self.model.precision.products():
             method.finish(feed)
         self._agree()
-        use = method.use(index)
+        use, older = method.use(index), self._updating
+        if older is not None:  # what it relied on has moved
+            self.locked_values.only(method.use(task) or {} for task in self.model.remaining if task != index)
         if use is not None:
             self.locked_values.add(dict(self.model.net.named_parameters()), use)
         taken = taken_weights(method)
@@ -187,6 +212,10 @@ class Core:
         given = None if own is None else (fingerprint(own), self._prepared(own, index))
         self.probes.append(proof.witness(method, index, self.tasks[index], self._drawn(index), given))
         self._history[index].accuracy = [None] * (index + 1)
+        if older is not None:
+            from hatrack.life.update import reseal
+
+            reseal(self, older)
         self._fit = self._ending = self._before = None
 
     def _agree(self) -> None:
@@ -218,6 +247,49 @@ class Core:
             before.restore(self)
             self._ending = None
 
+    def release(self, task: int | str | None = None, *, oldest: bool = False) -> Released:
+        """Give up a finished task, by number or name, or the oldest there is: what it alone used is free again.
+
+        Its head, gates, norms, probes and seals are gone, what no other task uses is drawn anew, and all others are
+        compared bit by bit. What others use of it stays, which the answer lists. Numbers stay: task 2 is still task 2.
+        """
+        from hatrack.life.release import release
+
+        return release(self, task, oldest)
+
+    def revert(self, task: int | str) -> proof.Verification:
+        """Go back to the version of a task from before its last update, bit by bit; return the verdict on all tasks.
+
+        As long as no other task relies on an entry that the update has moved.
+        """
+        from hatrack.life.update import revert
+
+        return revert(self, task)
+
+    def _make_room(self) -> None:
+        """Release the oldest tasks where the method keeps so many only, before another begins."""
+        from hatrack.life.release import let_go
+
+        if self._pending is not None:
+            return
+        old = list(self._numbers().values())[: -(self.method.most_tasks - 1) or None] if self.method.most_tasks else []
+        for index in old:
+            line = f"{let_go(self, index)} (keep_tasks = {self.method.most_tasks})"
+            warnings.warn(HatrackWarning(line), stacklevel=2)
+        if old:  # from here on the task can be given up, but what was released is gone from all that is saved
+            self._before = None
+            self._before = Before(self)
+
+    def _dismiss(self, index: int) -> None:
+        """Let go of all that is known of a task but its name, and what it was to later ones."""
+        known = self._history[index]
+        self.tasks[index], self.probes[index] = Gone(known.name), proof.Probe(torch.empty(0), {})
+        self._history[index] = TaskHistory(known.name, accuracy=known.accuracy, score=known.score, released=True)
+        for t in range(index, len(self._history)):
+            row = list(self._history[t].accuracy)
+            self._history[t] = replace(self._history[t], accuracy=[*row[:index], None, *row[index + 1 :]])
+        self.stored.clear()  # its keys do not tell that something is gone
+
     def _refuse_if_broken(self) -> None:
         if self._ending is not None:
             raise HatrackError(
@@ -239,18 +311,64 @@ class Core:
 
     def index(self, task: int | str) -> int:
         """Return the number of a finished task given by number or name."""
-        names = [t.name for t in self.tasks[: self.finished]]
-        if not names:
+        numbers, count = self._numbers(), self.finished
+        if not count:
             raise HatrackError(f"there is no task {task!r}: none is learned yet; call learner.learn(task) first.")
         if isinstance(task, str):
-            if task not in names:
-                raise unknown("task", task, names)
-            return names.index(task)
+            if task not in numbers:
+                self._refuse_released(task)
+                raise unknown("task", task, numbers)
+            return numbers[task]
         if not isinstance(task, Integral):
             raise HatrackError(f"a task is given by its number or its name, got {task!r}.")
-        if not 0 <= task < len(names):
-            raise HatrackError(f"there is no task number {task}; {len(names)} are learned (0 to {len(names) - 1}).")
-        return int(task)
+        if not 0 <= task < count:
+            raise HatrackError(f"there is no task number {task}; {count} are learned (0 to {count - 1}).")
+        task = self._current(int(task))
+        if task in self.model.released:
+            self._refuse_released(self.tasks[task].name, task)
+        return task
+
+    def _numbers(self) -> dict[str, int]:
+        """Return the numbers of the finished tasks that are there, by name."""
+        there = (i for i in range(self.finished) if i not in self.model.released and self._current(i) == i)
+        return {self.tasks[i].name: i for i in there}
+
+    def _current(self, task: int) -> int:
+        """Return the number of the latest version of a task that is given by that of any."""
+        while self.versions.get(task, self.finished) < self.finished:
+            task = self.versions[task]
+        return task
+
+    @property
+    def _updating(self) -> int | None:
+        """The number of the version that the task in progress is to replace, if it is to replace one."""
+        in_progress = len(self.tasks) > self.finished or self._ending is not None
+        return next((old for old, new in self.versions.items() if in_progress and new == len(self.tasks) - 1), None)
+
+    def _compared(self) -> list[int]:
+        """Return the numbers of the tasks that a verdict is about, older versions that are kept among them."""
+        return [task for task in range(self.finished) if task not in self.model.released]
+
+    @property
+    def older(self) -> tuple[int, ...]:
+        """The numbers of versions that are kept, and that an update has replaced."""
+        return tuple(task for task in self._compared() if self._current(task) != task)
+
+    def _label(self, task: int) -> str:
+        """Return the name of a task, and what has become of it."""
+        more = " (released)" if task in self.model.released else " (older version)" if task in self.older else ""
+        return self.tasks[task].name + more
+
+    def _refuse_released(self, name: str, number: int | None = None) -> None:
+        """Refuse a task that was released; nothing where none of that name was."""
+        where = [t for t in self.released if self.tasks[t].name == name]
+        if not where:
+            return
+        again = self._numbers().get(name)
+        new = (
+            "learn it again to ask it" if again is None else f"one of that name was learned since, task number {again}"
+        )
+        raise HatrackError(f"task {name!r} (number {where[-1] if number is None else number}) was released; {new}.")
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
@@ -293,7 +411,10 @@ class Core:
                 why = "was learned without probes of its own" if kept is None else "had others (their digests differ)"
                 raise HatrackError(f"task {task!r} {why}; hand in what Task(..., probes=…) got, or nothing.")
             own[index] = self._prepared(given, index)
-        return proof.prove(self.method, self.tasks[: self.finished], self.probes, self.locked_values, self._drawn, own)
+        tasks = self.tasks[: self.finished]
+        for t in self.older:
+            tasks[t] = replace(tasks[t], name=self._label(t))
+        return proof.prove(self.method, tasks, self.probes, self.locked_values, self._drawn, own)
 
     @_alone
     def cut_out(self, task: int | str) -> fx.GraphModule:
@@ -345,37 +466,36 @@ class Core:
     # ---- what it looks like
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(t.name) for t in self.tasks[: self.finished]) or "none"
+        names = ", ".join(map(repr, self._numbers())) or "none"
         kind, net = type(self).__name__, type(self.model.net).__name__
-        return f"{kind}({net}, {self.method!r}, tasks={self.finished}: {names})"
+        gone = f"; released: {len(self.released)}" if self.released else ""
+        return f"{kind}({net}, {self.method!r}, tasks={len(self._numbers())}: {names}{gone})"
 
-    def _gates(self) -> list[Tensor] | None:
-        gates = [self.method.unit_gates(t) for t in range(self.finished)]
-        known = [g.float() for g in gates if g is not None]
-        return known if known else None
+    def _gates(self) -> dict[int, Tensor]:
+        gates = {t: self.method.unit_gates(t) for t in self._numbers().values()}
+        return {t: gate.float() for t, gate in gates.items() if gate is not None}
 
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks."""
-        gates = self._gates()
-        if gates is None:
-            return None
-        return {
+        found = {
             f"{t}/{site.name}": part.cpu().contiguous()
-            for t, gate in enumerate(gates)
+            for t, gate in self._gates().items()
             for site, part in self.model.units.by_site(gate)
         }
+        return found or None
 
     def weight_masks(self) -> dict[str, Tensor] | None:
         """Return how much each finished task uses of the weights, binned (see binned.py), where there are no gates."""
-        return None if self._gates() is not None else used_fields(self.method, self.finished)
+        return None if self._gates() else used_fields(self.method, self._numbers().values())
 
     def capacity(self) -> list[Share] | None:
-        """Return, after each task, the share of weights taken: in all and layer by layer."""
+        """Return, after each task, the share of weights taken, in all and layer by layer; the last as it is now."""
         return self.capacities or None
 
     def reuse(self) -> list[list[float | None]] | None:
         """Return the share of task i's weights that each later task j uses again."""
-        used = [used_weights(self.method, t) for t in range(self.finished)]
+        gone = self.model.released
+        used = [{} if t in gone else used_weights(self.method, t) for t in range(self.finished)]
         known = [u for u in used if u is not None]
         return reuse(known) if known else None
 
@@ -385,7 +505,8 @@ class Core:
         Masks, importances, own weights, chosen samples. Not counted: the data of old tasks, where a method is handed
         them again.
         """
-        own = [tensor for private in self.model.private for tensor in private.values()]
+        held = (*self.model.private, *self.model.copies.values())
+        own = [tensor for tensors in held for tensor in tensors.values()]
         return sum(tensor.nbytes for tensor in [*self.method.state().values(), *own])
 
     # ---- memory

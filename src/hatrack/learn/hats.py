@@ -52,6 +52,7 @@ from hatrack.targets import Target
 from hatrack.tree import at, count, mapped, shapes
 
 if TYPE_CHECKING:
+    from hatrack.life.release import Released
     from hatrack.ship.export.export import Exported
 
 
@@ -131,6 +132,7 @@ class Hats(nn.Module):
         core._before = before
         try:
             with undisturbed(), model.turn:
+                core._make_room()
                 self._begin(name, target, self._example(name, example, task), feed, steps)
         except BaseException:
             core._go_back(before, name)
@@ -266,6 +268,12 @@ class Hats(nn.Module):
         self._core.abandon()
         self._forget()
         return self
+
+    def release(self, task: int | str | None = None, *, oldest: bool = False) -> Released:
+        """Give up a finished task: what it alone used is free again; see `Learner.release`."""
+        released = self._core.release(task, oldest=oldest)
+        self._forget()
+        return released
 
     def _forget(self) -> None:
         """Let go of what belonged to the task that was in progress."""

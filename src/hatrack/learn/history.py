@@ -25,6 +25,7 @@ class TaskHistory:
     accuracy  after it, on the test part of every task so far; None where there is none, or none at hand. Of what is no
               classification, whatever it is scored by
     score     what its own is called
+    released  whether the task is gone; then all of the above that is about itself is, too
     """
 
     name: str
@@ -33,6 +34,7 @@ class TaskHistory:
     seconds: float = 0.0
     accuracy: list[float | None] = field(default_factory=list)
     score: str = "accuracy"
+    released: bool = False
 
     @classmethod
     def of(cls, task: Task) -> TaskHistory:

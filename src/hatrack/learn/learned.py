@@ -91,3 +91,13 @@ class Learned:
             if beyond is None:
                 raise
             raise HatrackError(f"task {self.name!r}: {beyond} ({str(error).splitlines()[0]}).") from error
+
+
+class Gone(Learned):
+    """What the learner remembers of a task that was released: its name alone."""
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    def __repr__(self) -> str:
+        return f"Gone({self.name!r})"

@@ -33,6 +33,7 @@ from hatrack.modes import in_turns_undisturbed, undisturbed
 
 if TYPE_CHECKING:
     from hatrack.life.adopt import Adopted
+    from hatrack.life.update import Updated
 
 
 class Learner(Core):
@@ -101,6 +102,11 @@ class Learner(Core):
         """Return what every task adds to."""
         return [*super()._growing(), self._tests]
 
+    def _dismiss(self, index: int) -> None:
+        super()._dismiss(index)
+        self._tests.pop(index, None)
+        self._feeds.pop(index, None)
+
     # ---- learning
 
     def learn(
@@ -159,6 +165,27 @@ class Learner(Core):
         from hatrack.life.adopt import adopt
 
         return adopt(self, task, head, room, cost)
+
+    def update(
+        self,
+        task: int | str,
+        data: Task,
+        accept: str = "better",
+        on_epoch: Callable[[Epoch], object] | None = None,
+        *,
+        callback: object = None,
+        progress: bool | None = None,
+    ) -> Updated:
+        """Let a finished task go on learning from more or newer data, with more classes, or in another domain.
+
+        What only it uses may move, free weights may be taken, and what other tasks use stays bit by bit. The version
+        before answers until the new one is accepted: where it scores better on the validation samples of `data`
+        ("better"), or always. `revert` goes back to it. `data`: a Task, whose name does not matter; the rest is as in
+        `learn`, and an update that was interrupted goes on by the same call.
+        """
+        from hatrack.life.update import update
+
+        return update(self, task, data, accept, on_epoch=on_epoch, callback=callback, progress=progress)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner an earlier task, for `matrix`; where the method needs its data, in the tasks' order."""

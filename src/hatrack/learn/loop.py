@@ -131,14 +131,15 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
     with learner._drawing(0):
         features, first = try_out(model, task, index, learner.batch_size)
     if len(learner.tasks) == index:
-        if index:  # what a task that goes on has taken already is its own
-            check_free(method, task.name)
         refuse_target(method, task.name, task.target)
         target = _placed(task, features, tuple(first.y.shape[1:]))
         try_target(task, target, features, first)
         if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
             warnings.warn(HatrackWarning(line), stacklevel=2)
+        learner._make_room()
+        if model.remaining:  # what a task that goes on has taken already is its own
+            check_free(method, task.name)
         learned = Learned(task.name, target, task.inputs, _seen(learner, task))
         drawn = learned.drawn(learner.seed, index, learner.device)
         with drawable(task):
@@ -239,6 +240,8 @@ def test_all(learner: Learner, history: TaskHistory) -> None:
     """Test all tasks so far whose test parts are at hand; where it is stopped, the task is learned all the same."""
     with learner._drawing(4):  # a Dataset may draw
         for index, part in learner._tests.items():
+            if learner._current(index) != index:  # there is a newer version
+                continue
             try:
                 history.accuracy[index] = learner._accuracy(part)
             except torch.OutOfMemoryError:  # the samples of the others stay on the device while there is room

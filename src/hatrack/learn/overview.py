@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def as_html(learner: Learner) -> str:
     """Return what a notebook shows of a learner."""
-    method, names = learner.method, [known.name for known in learner.history]
+    method, names = learner.method, [learner._label(task) for task in range(learner.finished)]
     kind, numbers = f"{type(learner.model.net).__name__}, {method.name}", range(1, len(names) + 1)
     parts = [line(f"{learner.parameters_count:,} parameters on {learner.device}; {method.summary}")]
     if names:
@@ -22,8 +22,8 @@ def as_html(learner: Learner) -> str:
         parts.append(table(
             ["task", "epochs", "seconds", "capacity after"],
             [
-                [known.name, len(known.epochs), f"{known.seconds:.1f}", "–" if used is None else f"{used['total']:.1%}"]
-                for known, used in zip(learner.history, taken, strict=True)
+                [name, len(known.epochs), f"{known.seconds:.1f}", "–" if used is None else f"{used['total']:.1%}"]
+                for name, known, used in zip(names, learner.history, taken, strict=True)
             ],
         ))  # fmt: skip
         rows = [(f"after {name}", *row) for name, row in zip(names, learner.matrix(), strict=True)]
@@ -31,8 +31,8 @@ def as_html(learner: Learner) -> str:
         open_units = [(site, *opened) for site, opened in _open_units(learner).items()]
         if open_units:
             parts += [line("Share of each layer's units that a task uses:"), shares(["", *numbers], open_units, GATES)]
-    count = len(names)
-    return card(f"Learner ({kind}): {count} task{'' if count == 1 else 's'} learned", *parts)
+    count, gone = len(names), f", {len(learner.released)} of them released" if learner.released else ""
+    return card(f"Learner ({kind}): {count} task{'' if count == 1 else 's'} learned{gone}", *parts)
 
 
 def _scores(learner: Learner) -> str:
@@ -40,9 +40,10 @@ def _scores(learner: Learner) -> str:
     return ", ".join(dict.fromkeys(known.score for known in learner.history))
 
 
-def _open_units(learner: Learner) -> dict[str, list[float]]:
+def _open_units(learner: Learner) -> dict[str, list[float | None]]:
     """Return, site by site, the share of units that each task has open."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float | None]] = {}
     for key, gate in (learner.masks() or {}).items():
-        found.setdefault(key.partition("/")[2], []).append(float((gate > 0.5).float().mean()))
+        task, _, site = key.partition("/")
+        found.setdefault(site, [None] * learner.finished)[int(task)] = float((gate > 0.5).float().mean())
     return found

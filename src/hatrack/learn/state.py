@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
-from hatrack.learn.learned import Learned
+from hatrack.learn.learned import Gone, Learned
 from hatrack.learn.proof import relied
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
@@ -105,7 +105,9 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "answers": learner.model.answers.name,
         "seed": learner.seed,
         "tasks": [
-            {
+            {"name": t.name, "released": True}
+            if isinstance(t, Gone)
+            else {
                 "name": t.name,
                 "classes": t.classes,
                 "target": t.target.described(),
@@ -114,6 +116,8 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
             }
             for t in learner.tasks
         ],
+        "events": list(learner.events),
+        "versions": {str(old): new for old, new in learner.versions.items()},
         "finished": learner.finished,
         "capacity": list(learner.capacities),
         "fit": None if resume is None else resume.numbers,
@@ -227,20 +231,29 @@ def _finished_tensors(learner: Core) -> dict[str, Tensor]:
             tensors[f"probe/{t}/own"] = probe.own.logits
         if probe.relied is not None:
             tensors[relied.bits_of(t)] = probe.relied.bits
+    tensors |= _copies(learner, unfinished=False)
     for name, value in learner.locked_values.values.items():
         tensors |= {f"vault/{name}": value, f"held/{name}": learner.locked_values.held[name].to(torch.uint8)}
     return tensors
 
 
+def _copies(learner: Core, unfinished: bool) -> dict[str, Tensor]:
+    """Return what older versions of tasks have the network's tensors in, of finished updates or of one in progress."""
+    kept = {t: c for t, c in learner.model.copies.items() if (learner.versions[t] >= learner.finished) == unfinished}
+    return {f"copy/{t}/{name}": tensor for t, copies in kept.items() for name, tensor in copies.items()}
+
+
 def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what a task has for itself, finished or in progress."""
+    """Return what a task has for itself, finished or in progress; nothing of one that was released."""
+    if t in learner.model.released:
+        return {}
     tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
     return tensors | {f"kind/{t}/{name}": x for name, x in kinds.ranges(learner.tasks[t].kind).items()}
 
 
 def _live_tensors(learner: Core) -> dict[str, Tensor]:
-    tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()}
+    tensors = {f"net/{name}": t for name, t in learner.model.tensors().items()} | _copies(learner, unfinished=True)
     for t in range(learner.finished, len(learner.tasks)):
         tensors |= _of_task(learner, t, dict(learner.model.heads[t].named_parameters()))
     resume, fit = _in_training(learner), learner._fit
@@ -260,8 +273,9 @@ def input_shape(folder: Path) -> Any:
     """
     page = _read_page(folder)[0]
     with _describing(folder):
-        if all("kind" in about for about in page["tasks"]):
-            return _shape(page["tasks"][0]["kind"]) if page["tasks"] else None
+        there = [about for about in page["tasks"] if not about.get("released")]
+        if all("kind" in about for about in there):
+            return _shape(there[0]["kind"]) if there else None
         tensors = _read_tensors(folder, page["files"]["tasks"], [])
         return tuple(tensors["example"].shape[1:]) if "example" in tensors else None
 
@@ -381,7 +395,12 @@ def _built(
     trained = model.parameters()
 
     def add(task: int, held: dict[str, Tensor]) -> None:
-        about, weight = page["tasks"][task], held[f"head/{task}/weight"]
+        about = page["tasks"][task]
+        if about.get("released"):
+            model.release(task)
+            learner.tasks.append(Gone(about["name"]))
+            return
+        weight = held[f"head/{task}/weight"]
         target = restored(about["target"]) if "target" in about else Classification(about["classes"])
         head = new_head(weight.shape[1], weight.shape[0], model.device, target.units_axis)
         _fill(dict(head.named_parameters()), _under(held, f"head/{task}/"), f"head {task}")
@@ -393,8 +412,16 @@ def _built(
         kind = _kind(about, held, task)
         learner.tasks.append(Learned(about["name"], target, Inputs(**inputs), kind))
 
+    def keep(older: Iterable[int], held: dict[str, Tensor]) -> None:
+        for t in older:
+            learner.versions[t] = versions[t]
+            copies = {n: p.to(model.device) for n, p in _under(held, f"copy/{t}/").items()}
+            model.copies |= {t: copies} if copies else {}
+
+    versions = {int(old): new for old, new in page.get("versions", {}).items()}
     for t in range(finished):
         add(t, done)
+    keep((t for t, new in versions.items() if new < finished), done)
     # A save of an earlier version has one environment for all.
     wheres = page["environments"] if "environments" in page else [page["environment"]] * page["finished"]
     others = (page.get(key) or [None] * len(wheres) for key in ("seals", "own_probes", "relied"))
@@ -406,6 +433,7 @@ def _built(
     learner.locked_values.values = {n: v.to(model.device) for n, v in _under(done, "vault/").items()}
     learner.locked_values.held = {n: v.to(model.device).bool() for n, v in _under(done, "held/").items()}
     learner.capacities = page["capacity"]
+    learner.events = page.get("events", [])
     learner.trained_with = page.get("optimizer")
     model.corrected = list(page.get("corrected", []))
     if going_on:  # version 0.1 did not save the network of before the task in progress
@@ -414,6 +442,7 @@ def _built(
         learner._before = Before(learner, _under(done, "method/"))
         for t in range(finished, len(page["tasks"])):
             add(t, live)
+        keep((t for t, new in versions.items() if new >= finished), live)
         for t, head in enumerate(model.heads[:finished]):  # what the task has moved of old ones
             head.load_state_dict(_under(live, f"head/{t}/"), strict=False)
     _fill(model.tensors(), _under(live, "net/"), "the network")
@@ -466,7 +495,8 @@ def _example(learner: Core, done: dict[str, Tensor]) -> Any:
     device = learner.model.device
     if "example" in done:
         return done["example"].to(device)
-    return learner.tasks[0].drawn(learner.seed, 0, device, 1) if learner.tasks else None
+    there = learner.model.remaining
+    return learner.tasks[there[0]].drawn(learner.seed, there[0], device, 1) if there else None
 
 
 def _kind(about: dict[str, Any], held: dict[str, Tensor], t: int) -> kinds.Kind | kinds.Kinds:

@@ -117,7 +117,7 @@ class Logger(ABC):
     def on_begin(self, learner: Learner) -> None:
         """Note what a learner learns with."""
         method = learner.method
-        self._scores = lambda: [known.target.judged().score for known in learner.tasks]
+        self._scores = lambda: [learner.tasks[t].target.judged().score for t in learner.model.remaining]
         own = {f"method.{name}": getattr(method, name) for name in hyperparameters(type(method))}
         values = {name: getattr(learner, name) for name in ("epochs", "batch_size", "seed")}
         names = named(task.name for task in learner.tasks)

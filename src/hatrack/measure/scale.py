@@ -40,8 +40,8 @@ def score_of(task: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def scale(tasks: Iterable[Mapping[str, Any]]) -> Scale:
-    """Return the scale of these tasks together."""
-    found = set(map(score_of, tasks))
+    """Return the scale of these tasks together, less those that were released."""
+    found = {score_of(task) for task in tasks if not task.get("released")}
     shares = all(name in SHARES and rises for name, rises in found)
     if len(found) > 1:
         return Scale("score", alike=False, shares=shares)

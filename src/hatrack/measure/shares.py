@@ -33,14 +33,15 @@ def blocked(passes: Mapping[str, Tensor]) -> Share:
 def reuse(used: Sequence[Mapping[str, Tensor]]) -> list[list[float | None]]:
     """Return, at [i][j] for j > i, the share of the weights used by task i that task j uses again.
 
-    `used` holds a task's boolean masks by parameter name. None below the diagonal, and where task i uses nothing.
+    `used` holds a task's boolean masks by parameter name. None below the diagonal, where task i uses nothing,
+    and where nothing is known of one of them (no mask at all).
     """
     table: list[list[float | None]] = [[None] * len(used) for _ in used]
     for i, earlier in enumerate(used):
         size = sum(int(mask.sum()) for mask in earlier.values())
         for j in range(i + 1, len(used)):
-            again = sum(int((mask & used[j][name]).sum()) for name, mask in earlier.items())
-            table[i][j] = again / size if size else None
+            if size and used[j]:
+                table[i][j] = sum(int((mask & used[j][name]).sum()) for name, mask in earlier.items()) / size
     return table
 
 

@@ -81,6 +81,7 @@ class Method(Holder):
     trains: ClassVar[bool] = True
     shares_batches: ClassVar[bool] = True  # the loss of a batch is the mean of those of its parts
     masks_grow: ClassVar[bool] = False  # each task takes a part of the network for itself
+    updatable: ClassVar[bool] = False  # a finished task can go on learning: see `seen`, `go_on_from`, `take_back`
     settles: ClassVar[bool] = False  # what is trained is settled when the method gets to know the model
     targets: ClassVar[tuple[str, ...] | None] = None  # names of those that it can learn; None: any
     distils: ClassVar[bool] = False  # answers are compared with what the network gave before
@@ -118,14 +119,31 @@ class Method(Holder):
     def _norm(self) -> str:
         return str(getattr(self, "norm", self.norms))
 
+    @property
+    def most_tasks(self) -> int:
+        """How many tasks are kept at most, by releasing the oldest one before another begins; 0: all."""
+        return int(getattr(self, "keep_tasks", 0))
+
     def remembered(self) -> float:
         """Return the share of a finished task's samples that is to be at hand later (see `needs_old_data`)."""
         return 1.0
 
     def shared(self) -> dict[str, Tensor]:
         """Return the parameters that tasks share, by name."""
-        own = self.model.private[self.task] if self.model.private else self.private()
+        own = self.own()
         return {name: p for name, p in self.model.parameters().items() if name not in own}
+
+    def own(self) -> Mapping[str, Tensor]:
+        """Return what a task keeps for itself, under the same names each: the current one, or the last there is."""
+        there = self.model.remaining
+        if not there:
+            return self.private()
+        return self.model.private[self.task if self.task in there else there[-1]]
+
+    @property
+    def first(self) -> bool:
+        """Whether no task is there before the current one: it is the first, or all others were released."""
+        return not any(task < self.task for task in self.model.remaining)
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         """Prepare for task number `task`, whose training samples come from `feed`; its head exists already."""
@@ -154,7 +172,7 @@ class Method(Holder):
     def begin_epoch(self) -> None:
         """Prepare for an epoch: switch the network to training."""
         self.model.net.train()
-        if self._norm == "frozen" and self.task > 0:
+        if self._norm == "frozen" and not self.first:
             self.model.freeze_statistics()
 
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
@@ -274,7 +292,33 @@ class Method(Holder):
         """Return the logits of prepared inputs for a task, learned or being learned."""
         return self.model.logits(x, task)
 
-    # ---- what is known about finished tasks
+    # ---- finished tasks
+
+    def release(self, task: int) -> None:
+        """Forget what a finished task has left, and what is left of training: as after a load, without the task.
+
+        Its head and its own tensors are gone already. What is kept of several tasks together must be put right here.
+        """
+        super().release(task)
+        self.task, self.lock = -1, None
+
+    def unreleasable(self) -> str | None:
+        """Return why no task can be released, None where it can be: then `use` must say all that a task relies on."""
+        return None if self.promises() else "it does not keep apart what each task has changed"
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return what shared entries are to hold that no task uses any more; `drawn`: as the network's own at first."""
+        return drawn
+
+    def seen(self, task: int) -> dict[str, Tensor]:
+        """Return copies of the shared parameters as a finished task is answered by them, for a version that is kept."""
+        return {name: p.detach().clone() for name, p in self.shared().items()}
+
+    def go_on_from(self, task: int) -> None:
+        """Let the task that begins start with what an older version of it has left in the method."""
+
+    def take_back(self, task: int, new: int) -> None:
+        """Let an older version have again what it had before version `new`, which will be released."""
 
     def promises(self) -> bool:
         """Return whether, with these settings, finished tasks cannot change at all."""

@@ -26,5 +26,8 @@ class FinetuneCopy(One):
     summary: ClassVar[str] = "a network a task, each fine-tuned from the one before; no forgetting"
     stores: ClassVar[str] = "4·P bytes: a whole network"
 
+    def unreleasable(self) -> str:
+        return "every network was made of the one before"
+
     def private(self) -> Mapping[str, Tensor]:
-        return {**super().private(), **(self.model.private[-1] if self.model.private else {})}
+        return {**super().private(), **(self.own() if self.model.remaining else {})}

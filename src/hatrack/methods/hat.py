@@ -41,6 +41,7 @@ class HAT(HardAttention):
     stores: ClassVar[str] = "U bytes: a gate a unit"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    updatable: ClassVar[bool] = True
 
     hard: bool = hyper(True, "make the gates exactly 0 or 1 when a task ends")
     norm: str = hyper("task", NORM_HELP, choices=NORMS)
@@ -50,14 +51,15 @@ class HAT(HardAttention):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self.attend(self.model.units.size, self._taken(), generator)
-        if self.masks:
-            self.lock = Lock(self.model.parameters(), self._used(self.taken))
+        self.lock = None if self.first else Lock(self.model.parameters(), self._used(self.taken))
 
     def _taken(self) -> Tensor:
         """a^{<t}: the largest gate that any finished task has put on each unit."""
-        if not self.masks:
-            return torch.zeros(self.model.units.size, device=self.model.device)
-        return torch.stack([mask.float() for mask in self.masks]).amax(0)
+        taken = torch.zeros(self.model.units.size, device=self.model.device)
+        for task, mask in enumerate(self.masks):
+            if mask.numel() and task not in self.model.copies:  # else it was released, or is an older version
+                taken = torch.maximum(taken, mask.float())
+        return taken
 
     def forward(self, x: Any) -> Tensor:
         if self.fixed:
@@ -81,8 +83,11 @@ class HAT(HardAttention):
         learned = task < len(self.masks)
         return self.gated(x, task, self.masks[task] if learned else self.final_gates())
 
+    def go_on_from(self, task: int) -> None:
+        self.lean(self.masks[task].float())
+
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._used(self.masks[task].float())
+        return {} if task in self.model.copies else self._used(self.masks[task].float())
 
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
@@ -92,7 +97,7 @@ class HAT(HardAttention):
 
     def _used(self, gates: Tensor) -> dict[str, Tensor]:
         """Return min(a_out, a_in) for every parameter that tasks share."""
-        own = self.model.private[self.task]
+        own = self.own()
         return {name: used for name, used in self.model.units.used(gates).items() if name not in own}
 
     def promises(self) -> bool:

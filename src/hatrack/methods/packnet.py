@@ -47,6 +47,7 @@ class PackNet(Method):
     stores: ClassVar[str] = "P bytes in all: the owner of every weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    updatable: ClassVar[bool] = True
     settles: ClassVar[bool] = True
 
     prune_first: float = hyper(
@@ -60,6 +61,7 @@ class PackNet(Method):
 
     finished: Tensor = kept("finished", host=True)  # how many tasks
     owner: dict[str, Tensor] = kept("owner", progress=True)
+    older: dict[str, Tensor] = kept("older")  # "<number>/<name>": owners as an older version knew them
     _masks: dict[str, Tensor] = scratch()
 
     def attach(self, model: Model) -> None:
@@ -82,7 +84,7 @@ class PackNet(Method):
     def begin_phase(self, phase: int) -> None:
         self._masks = self._visible(self.task)
         taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
-        fixed = {name: torch.full_like(p, float(self.task > 0)) for name, p in self.masks.others.items()}
+        fixed = {name: torch.full_like(p, float(not self.first)) for name, p in self.masks.others.items()}
         self.lock = Lock(self.masks.shared, {**taken, **fixed})
 
     def forward(self, x: Any) -> Tensor:
@@ -91,7 +93,7 @@ class PackNet(Method):
     @torch.no_grad()
     def end_phase(self, phase: int, feed: Feed, state: ScheduleState) -> None:
         if phase == 0:
-            share = self.prune if self.task else self.prune_first
+            share = self.prune_first if self.first else self.prune
             for name, weight in self.masks.masked.items():
                 freed = smallest(weight, self.owner[name] == self.task + 1, share)
                 self.owner[name][freed] = FREE
@@ -111,20 +113,52 @@ class PackNet(Method):
     def end_task(self, feed: Feed) -> None:
         self.finished = self.finished + 1
 
+    def seen(self, task: int) -> dict[str, Tensor]:
+        return {**super().seen(task), **self.masks.weights(self._visible(task))}
+
+    def go_on_from(self, task: int) -> None:
+        """What no later task sees of the older version's own weights is the new one's, to be trained and pruned."""
+        self.older |= {f"{task}/{name}": owner.clone() for name, owner in self._owners(task).items()}
+        if not any(task < there < self.task for there in self.model.remaining):
+            for owner in self.owner.values():
+                owner[owner == task + 1] = self.task + 1
+
+    def take_back(self, task: int, new: int) -> None:
+        for name, owner in self.owner.items():
+            then = self.older.pop(f"{task}/{name}")
+            owner[(then == task + 1) & ((owner == new + 1) | (owner == FREE))] = task + 1
+
+    def release(self, task: int) -> None:
+        """The next task that is there owns what the task did, for it sees all that; the last task's is free."""
+        super().release(task)
+        self.older = {key: owner for key, owner in self.older.items() if not key.startswith(f"{task}/")}
+        later = next((t + 1 for t in self.model.remaining if t > task), FREE)
+        self.owner = {n: torch.where(owner == task + 1, later, owner) for n, owner in self.owner.items()}
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Free weights start every task at 0, but for a first one."""
+        return {n: torch.zeros_like(t) for n, t in drawn.items()} if self.model.remaining else drawn
+
     # ---- using what was learned
 
     def _visible(self, task: int) -> dict[str, Tensor]:
         """Return which weights a task sees: its own and those of the tasks before it."""
-        return {name: (owner != FREE) & (owner <= task + 1) for name, owner in self.owner.items()}
+        return {name: (owner != FREE) & (owner <= task + 1) for name, owner in self._owners(task).items()}
+
+    def _owners(self, task: int) -> dict[str, Tensor]:
+        """Return the owners of weights, for an older version as it knew them; free is what later tasks took."""
+        return {name: self.older.get(f"{task}/{name}", owner) for name, owner in self.owner.items()}
 
     def _logits(self, x: Tensor, task: int, masks: Mapping[str, Tensor]) -> Tensor:
         return self.model.logits(x, task, weights=self.masks.weights(masks))
 
     def predict(self, x: Tensor, task: int) -> Tensor:
+        if task in self.model.copies:
+            return self.model.logits(x, task)
         return self._logits(x, task, self._visible(task))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self.masks.complete(self._visible(task))
+        return {} if task in self.model.copies else self.masks.complete(self._visible(task))
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return {name: ("upto", f"owner/{name}", task + 1) for name in self.owner}

@@ -186,6 +186,14 @@ class PathNet(Method):
         shared = {f"buffer/{n}": b for n, b in self.model.buffers().items() if n not in own}
         return {**self.trainable(), **shared, **{f"kept/{n}": t for n, t in own.items() if not t.requires_grad}}
 
+    def release(self, task: int) -> None:
+        super().release(task)
+        self._active, self._of_winners = None, {}
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """As before every task, modules outside of paths go back to their initial values."""
+        return {name: self.model.initial[name] for name in drawn}
+
     # ---- using what was learned
 
     def predict(self, x: Tensor, task: int) -> Tensor:
@@ -209,7 +217,7 @@ class PathNet(Method):
     def _taken(self, *more: Tensor) -> dict[str, Tensor]:
         """Return, for every shared entry, whether any finished path (or one of `more`) uses it."""
         taken = {name: torch.zeros_like(p) for name, p in self.shared().items()}
-        for path in (*self.winners, *more):
+        for path in (*filter(len, self.winners), *more):
             for name, used in self._used(path).items():
                 taken[name] = torch.maximum(taken[name], used)
         return taken

@@ -52,6 +52,7 @@ class PMask(HardAttention):
     stores: ClassVar[str] = "P/8 bytes: a bit a weight"
     guarantee: ClassVar[bool] = True
     masks_grow: ClassVar[bool] = True
+    updatable: ClassVar[bool] = True
     settles: ClassVar[bool] = True
     norms: ClassVar[str] = "task"
 
@@ -80,9 +81,9 @@ class PMask(HardAttention):
 
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
-        taken = self.masks.union().float()
+        taken = self.masks.union(self.model.copies).float()
         self.attend(len(taken), taken, generator)
-        self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if task else None
+        self.lock = Lock(self.masks.masked, self.masks.by_name(taken)) if not self.first else None
         self.anchor.start(self, self.lam)
 
     def optimizer(self, parameters: Sequence[Tensor]) -> Optimizer:
@@ -112,12 +113,20 @@ class PMask(HardAttention):
         """The Fisher diagonal of the task's loss as it is answered, with its soft gates."""
         return fisher_diagonal(lambda b: self.task_loss(self.predict(b.x, self.task), b), self.masks.masked, feed)
 
+    def seen(self, task: int) -> dict[str, Tensor]:
+        return {**super().seen(task), **self.masks.weights(self.masks.of(task))}
+
+    def go_on_from(self, task: int) -> None:
+        self.lean(self.masks.flat(task).float())
+
     def predict(self, x: Tensor, task: int) -> Tensor:
+        if task in self.model.copies:
+            return self.model.logits(x, task)
         finished = task < len(self.masks.packed)
         return self.gated(x, task, self.masks.flat(task) if finished else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self.masks.complete(self.masks.of(task))
+        return {} if task in self.model.copies else self.masks.complete(self.masks.of(task))
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return self.masks.bits(task)
@@ -129,7 +138,7 @@ class PMask(HardAttention):
         return self.hard
 
     def occupied(self) -> Mapping[str, Tensor]:
-        taken = self.masks.union().float()
+        taken = self.masks.union(self.model.copies).float()
         if self.task == len(self.masks.packed):
             taken = torch.maximum(taken, self.final_gates())
         return self.masks.complete(self.masks.by_name(taken))

@@ -27,7 +27,7 @@ class SGDFrozen(Method):
 
     def trainable(self) -> dict[str, Tensor]:
         everything = super().trainable()
-        if self.task == 0:
+        if self.first:
             return everything
         return {name: tensor for name, tensor in everything.items() if name.startswith("head/")}
 

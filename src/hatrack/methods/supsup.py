@@ -15,6 +15,7 @@ share is kept in every layer (the paper's CIFAR runs spread it by layer size).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,9 +40,20 @@ class SupSup(Subnetworks):
         super().begin_task(task, feed, generator)
         if task == 0:  # done again when an interrupted first task is taken up: it changes nothing then
             for weight in self.masks.masked.values():
-                weight.copy_(torch.where(weight >= 0, 1.0, -1.0) * (2 / weight[0].numel()) ** 0.5)
+                weight.copy_(signed(weight))
         self.score(self.drawn(generator))
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """No weight was ever trained."""
+        initial = self.model.initial
+        return {name: signed(initial[name]) if name in self.masks.masked else initial[name] for name in drawn}
 
     def trainable(self) -> dict[str, Tensor]:
         fixed = {f"net/{name}" for name in self.shared()}
         return {name: tensor for name, tensor in super().trainable().items() if name not in fixed}
+
+
+def signed(weight: Tensor) -> Tensor:
+    """±√(2/fan_in), by the sign of every weight."""
+    size: float = (2 / weight[0].numel()) ** 0.5
+    return torch.where(weight >= 0, size, -size)

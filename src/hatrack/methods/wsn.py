@@ -36,6 +36,7 @@ class WSN(Subnetworks):
     summary: ClassVar[str] = "the best scored weights are a task's; those used stay as they are"
     stores: ClassVar[str] = "P/8 bytes: a bit a weight; 4·P in all: scores"
     masks_grow: ClassVar[bool] = True
+    updatable: ClassVar[bool] = True
     trains_weights: ClassVar[bool] = True
 
     lr_min: float = hyper(1e-6, "training on a task stops when the learning rate falls below", low=0.0)
@@ -46,8 +47,21 @@ class WSN(Subnetworks):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self.score(self.last or self.drawn(generator))
-        taken = self.masks.complete(self.masks.by_name(self.masks.union()))  # biases after the first task, as a whole
-        self.lock = Lock(self.masks.shared, taken) if task else None
+        union = self.masks.by_name(self.masks.union(self.model.copies))
+        taken = self.masks.complete(union)  # biases after the first task, as a whole
+        self.lock = None if self.first else Lock(self.masks.shared, taken)
+
+    def go_on_from(self, task: int) -> None:
+        """Scores as they are, those of the task's own weights above all others."""
+        for name, mask in self.masks.of(task).items():
+            scores = self.scores[name].data
+            more = torch.where(scores < 0, -1.0, 1.0) * scores.abs().max()
+            scores.add_(torch.where(mask, more, 0.0))
+
+    def release(self, task: int) -> None:
+        """Scores go on from task to task, and have all of them in them: the next task draws its own."""
+        super().release(task)
+        self.last = {}
 
     def end_task(self, feed: Feed) -> None:
         super().end_task(feed)

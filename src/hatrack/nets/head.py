@@ -37,6 +37,15 @@ def new_head(width: int, outputs: int, device: torch.device, axis: int | None = 
     return head
 
 
+def no_head(device: torch.device) -> Head:
+    """Return what stands in the place of a head that is gone: there is no entry in it."""
+    head = new_head(1, 1, device)
+    head.weight, head.bias = (
+        nn.Parameter(torch.empty(shape, device=device), requires_grad=False) for shape in ((0, 0), (0,))
+    )
+    return head
+
+
 def width_of(features: tuple[int, ...], axis: int | None) -> int:
     """Return how many units a head reads of features of this shape, the batch left out."""
     return features[0 if axis == 1 else -1] if axis is not None else torch.Size(features).numel()

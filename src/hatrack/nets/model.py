@@ -22,12 +22,12 @@ from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
 from hatrack.modes import evaluating, untouched
-from hatrack.nets.head import Head, new_head, width_of
+from hatrack.nets.head import Head, new_head, no_head, width_of
 from hatrack.nets.layout import best_layout, laid_out
 from hatrack.nets.precision import Precision
 from hatrack.nets.turn import Turn
 from hatrack.swap import Slots
-from hatrack.targets import Target
+from hatrack.targets import Classification, Target
 from hatrack.tree import mapped, reordered, same_form, sample, shapes
 
 
@@ -49,6 +49,10 @@ class Model:
         self.heads: list[Head] = []
         self.targets: list[Target] = []  # what each head predicts
         self.private: list[dict[str, Tensor]] = []
+        self.copies: dict[
+            int, dict[str, Tensor]
+        ] = {}  # of the network, of versions of tasks that share nothing any more
+        self.released: set[int] = set()  # the numbers of tasks that are gone: nothing stands in their places above
         self._buffers = {name for name, _ in self.net.named_buffers()}
         self.initial = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.example: Any = None
@@ -126,6 +130,23 @@ class Model:
             f"{name} of {kind} is {how} when the learner was made; convert the network back, or make a learner of the "
             f"network as it is now."
         )
+
+    @property
+    def remaining(self) -> list[int]:
+        """The numbers of the tasks that rely on the network, the one in progress included."""
+        return [t for t in range(len(self.private)) if t not in self.released and t not in self.copies]
+
+    def own(self, task: int) -> dict[str, Tensor]:
+        """Return the tensors of the network that a task has for itself."""
+        return {**self.copies.get(task, {}), **self.private[task]}
+
+    def release(self, task: int) -> None:
+        """Let go of what a task has for itself, or put nothing in the place of a new one: its number stays taken."""
+        self.heads[task : task + 1] = [no_head(self.device)]
+        self.targets[task : task + 1] = [Classification(1)]
+        self.private[task : task + 1] = [{}]
+        self.copies.pop(task, None)
+        self.released.add(task)
 
     # ---- growing
 
@@ -233,7 +254,7 @@ class Model:
         """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
         # Buffers hold their own place while they may move: see _take_over.
         moving = self.buffers() if self._buffers and self.net.training else {}
-        swapped = {**moving, **self.private[task], **(weights or {})}
+        swapped = {**moving, **self.own(task), **(weights or {})}
         if gates is not None and self.gating.gated:
             swapped |= self.gating.weights(gates, {**self.tensors(), **swapped})
         gated = nullcontext() if gates is None else self.gating.on_inputs(gates)
@@ -289,8 +310,8 @@ class Model:
         for name, buffer in self.buffers().items():
             if name not in self.private[task] and not torch.equal(buffer, self.initial[name]):
                 self.private[task][name] = buffer.detach().clone()
-                for earlier in self.private[:task]:  # it had not moved then
-                    earlier.setdefault(name, self.initial[name].clone())
+                for earlier in self.remaining[:-1]:  # it had not moved then
+                    self.private[earlier].setdefault(name, self.initial[name].clone())
 
     def reset(self) -> None:
         """Put the network back to the state in which it was handed over."""

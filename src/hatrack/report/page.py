@@ -205,7 +205,7 @@ def _tasks(run: Run) -> str:
         counts = [whole(n) for n in (task.classes, task.train, task.valid, task.test)]
         own = scale([task.model_dump()])
         reached = (score(run.accuracy[i, i], own), score(run.accuracy[-1, i], own))
-        rows.append([f"{i + 1} · {task.name}", *([] if plain else [task.target, task.score]), *counts, *reached])
+        rows.append([f"{i + 1} · {run.names[i]}", *([] if plain else [task.target, task.score]), *counts, *reached])
         rows[-1].append(percent(used))
     heads = ["Classes" if plain else "Outputs", "Train", "Valid", "Test", "Accuracy, learned", "Accuracy, end"]
     heads = ["Task", *([] if plain else ["Target", "Score"]), *map(run.scale.put, heads), "Capacity after"]

@@ -50,7 +50,7 @@ def matrix(result: Source) -> Picture:
         if not scale.alike:
             caption += f" Scored by {', '.join(dict.fromkeys(task.score for task in run.result.tasks))}."
         return _matrix(label, run, graded(run), None, "after learning", columns, caption, run.accuracy)
-    guesses = [1 / task.classes if task.guess is None else task.guess for task in run.result.tasks]
+    guesses = [1 / t.classes if t.guess is None else t.guess for t in run.result.tasks if t.classes is not None]
     low = min([*guesses, *run.accuracy[np.isfinite(run.accuracy)].tolist()])
     low = low if low < 1 else 0.0  # tasks of one class: what guessing always gets right is right all the same
     caption += scale.put("The palest colour is guessing, or the lowest accuracy if that is lower.")

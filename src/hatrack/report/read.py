@@ -40,11 +40,14 @@ class Record(BaseModel):
 class TaskFacts(Record):
     """What the run knew of one task; a part that does not exist has no count.
 
-    What it predicts and by what it is scored, version 0.1 did not say: classes, by accuracy.
+    Of a task that was released a learner knows the name alone; an older version has been replaced by an update. What
+    it predicts and by what it is scored, version 0.1 did not say: classes, by accuracy.
     """
 
     name: str
-    classes: int = Field(ge=1, le=2**63 - 1)
+    classes: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    released: bool = False
+    older: bool = False
     train: Count | None = None
     valid: Count | None = None
     test: Count | None = None
@@ -52,6 +55,11 @@ class TaskFacts(Record):
     score: str = ACCURACY
     larger_is_better: bool = True
     guess: Number | None = None
+
+    @property
+    def there(self) -> bool:
+        """Whether the network holds it."""
+        return not (self.released or self.older)
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +169,7 @@ class Run:
     `accuracy[t, i]`: test score on task i after learning task t. `reuse[i, j]`: share of the weights used
     by task i that task j uses again. Both hold NaN where there is no value. `masks[site][t, u]`: gate of unit
     u for task t. `weights[parameter][t]`: how much task t uses of its entries, binned; or one for all tasks together.
+    A task that was released and an older version have no unit on, and use nothing.
     """
 
     result: Result
@@ -179,7 +188,10 @@ class Run:
     @property
     def names(self) -> list[str]:
         """The tasks' names, in the order they were learned."""
-        return [task.name for task in self.result.tasks]
+        said = (
+            (t.name, " (released)" if t.released else " (older version)" if t.older else "") for t in self.result.tasks
+        )
+        return [name + what for name, what in said]
 
     def curve(self, field: str) -> Floats:
         """Return what every epoch has under that name; NaN where it has nothing, or nothing finite."""
@@ -354,7 +366,8 @@ def by_parameter(stored: Mapping[str, NDArray[Any]], result: Result, path: Path 
     for key, fields in stored.items():
         task, _, name = key.partition("/")
         found.setdefault(name, {})[task] = fields
-    tasks = {str(task) for task in range(len(result.tasks))}
+    every = [str(task) for task in range(len(result.tasks))]
+    tasks = {number for number, task in zip(every, result.tasks, strict=True) if task.there}
     expected = {"all"} if all(set(each) == {"all"} for each in found.values()) else tasks
     for name, each in found.items():
         shapes = {fields.shape for fields in each.values()}
@@ -366,7 +379,12 @@ def by_parameter(stored: Mapping[str, NDArray[Any]], result: Result, path: Path 
             )
     rank = _rank(result)
     ordered = sorted(found, key=lambda name: (rank.get(name.rpartition(".")[0], len(rank)), _natural(name)))
-    tables = {name: [found[name][task] for task in sorted(found[name], key=_natural)] for name in ordered}
+    tables = {
+        name: [found[name].get(task, np.zeros_like(next(iter(found[name].values())))) for task in every]
+        if expected == tasks
+        else list(found[name].values())
+        for name in ordered
+    }
     return {name: np.stack(each) / 255 for name, each in tables.items()}
 
 
@@ -385,17 +403,19 @@ def by_site(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str
         found.setdefault(site, {})[int(task)] = gate
     rank = _rank(result)
     ordered = sorted(found, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
-    return {site: _stacked(path, site, found[site], len(result.tasks)) for site in ordered}
+    there = [number for number, task in enumerate(result.tasks) if task.there]
+    return {site: _stacked(path, site, found[site], len(result.tasks), there) for site in ordered}
 
 
-def _stacked(path: Path | str, site: str, gates: dict[int, NDArray[Any]], count: int) -> Floats:
-    if sorted(gates) != list(range(count)) or len({gate.size for gate in gates.values()}) != 1:
+def _stacked(path: Path | str, site: str, gates: dict[int, NDArray[Any]], count: int, there: list[int]) -> Floats:
+    if sorted(gates) != there or len({gate.size for gate in gates.values()}) != 1:
         sizes = {task: gates[task].size for task in sorted(gates)}
         raise HatrackError(
             f"{path} is broken (site {site!r}: expected equally many units for each of {count} tasks, "
             f"got {sizes}); {AGAIN}."
         )
-    return np.stack([gates[task].astype(np.float64) for task in range(count)])
+    closed = np.zeros_like(next(iter(gates.values())))
+    return np.stack([gates.get(task, closed).astype(np.float64) for task in range(count)])
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -50,8 +50,11 @@ def _of_learner(learner: Any) -> Run:
     tasks = list(getattr(learner, "tasks", ()))[: len(rows)] or [None] * len(rows)
     if not rows:
         raise HatrackError("the learner has learned no task yet, so there is nothing to draw.")
+    gone, older = (getattr(learner, numbers, ()) for numbers in ("released", "older"))
     known = [
-        {"name": getattr(t, "name", f"task {i}"), "classes": getattr(t, "classes", 1)} | _predicted(t)
+        {"name": getattr(t, "name", f"task {i}"), "classes": getattr(t, "classes", 1)}
+        | {"released": i - 1 in gone, "older": i - 1 in older}
+        | _predicted(t)
         for i, t in enumerate(tasks, start=1)
     ]
     method = getattr(getattr(learner, "method", None), "name", type(learner).__name__)

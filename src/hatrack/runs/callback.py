@@ -40,14 +40,16 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """A finished task. `accuracy`: on the test samples of all tasks so far; `seconds`: of the run so far.
+    """A finished task. `accuracy`: on the test samples of all tasks so far, None of those that were released.
+
+    `seconds`: of the run so far.
 
     `scores`: what that is of each task, where it is no accuracy.
     """
 
     task: int
     name: str
-    accuracy: Sequence[float]
+    accuracy: Sequence[float | None]
     epochs: int
     capacity: float | None
     seconds: float

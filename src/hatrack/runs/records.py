@@ -48,7 +48,7 @@ class _Task(Record):
     event: Literal["task"]
     task: Count
     name: str
-    accuracy: list[Number]
+    accuracy: list[Number | None]
     blocked: Capacity | None = None
     facts: dict[str, Number | None] | None = None
     histograms: dict[str, Histogram] | None = None

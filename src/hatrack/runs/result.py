@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from hatrack import __version__, seal
 from hatrack.data.task import Task
 from hatrack.learn.learner import Learner
-from hatrack.measure import summary
+from hatrack.measure import scale, summary
 
 SCHEMA = 1
 
@@ -36,6 +37,8 @@ def assemble(
     `verified` what was compared once all was learned, and whether it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
+    marks = dict.fromkeys(learner.released, "released") | dict.fromkeys(learner.older, "older")
+    tasks = [{**task, marks[t]: True} if t in marks else task for t, task in enumerate(tasks)]
     blocked, facts, histograms = ([line.get(key) for line in lines] for key in ("blocked", "facts", "histograms"))
     return {
         "schema": SCHEMA,
@@ -43,7 +46,7 @@ def assemble(
         "spec": dict(spec),
         "tasks": tasks,
         "accuracy": accuracy,
-        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, tasks=tasks),
+        "metrics": _metrics(learner, accuracy, tasks),
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
@@ -58,6 +61,21 @@ def assemble(
         "kept": learner.kept_bytes(),
         "device": spec["device"],
     }
+
+
+def _metrics(
+    learner: Learner, accuracy: Sequence[Sequence[float | None]], tasks: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what a run stores of its measures; of released tasks there is no score, and so no mean over all."""
+    tested = [[score for score in row if score is not None] for row in accuracy]
+    if tested == list(accuracy):
+        return summary(tested, tasks=tasks)
+    there = [score for score in accuracy[-1] if score is not None]
+    if not learner.released or not there or not scale(tasks).alike:
+        return {}
+    count = f"{len(learner.released)} of {len(tasks)} tasks were released"
+    why = f"{count}; the mean of the scores that the others have at the end is {fmean(there):.4f}"
+    return {"acc": None, "forgetting": None, "undefined": {"acc": why}}
 
 
 def sizes(tasks: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -127,7 +127,7 @@ def _learn(
     tell(callbacks, "on_start", plan)
     for index in range(learner.finished, len(tasks)):
         yield from learner.learning(tasks[index], SimpleNamespace(on_epoch=record))
-        accuracy = [tested for tested in learner.matrix()[index] if tested is not None]
+        accuracy = learner.matrix()[index]
         seconds = monotonic() - began
         facts: dict[str, Any] = {"blocked": blocked_parameters(learner.method), "facts": dict(learner.method.facts())}
         if histograms := learner.method.histograms():

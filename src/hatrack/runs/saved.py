@@ -40,8 +40,10 @@ def write_report(learner: Learner, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     spec = _spec(learner)
     known = zip(history, learner.tasks, strict=False)  # the task in progress is in the second alone
-    tasks = [
-        {"name": h.name, "classes": t.classes, **dict.fromkeys(PARTS), **h.samples, **t.target.facts()}
+    tasks: list[dict[str, Any]] = [
+        {"name": h.name, **dict.fromkeys(("classes", *PARTS)), "score": h.score}
+        if h.released
+        else {"name": h.name, "classes": t.classes, **dict.fromkeys(PARTS), **h.samples, **t.target.facts()}
         for h, t in known
     ]
     lines = [{"name": h.name, "accuracy": h.accuracy} for h in history]

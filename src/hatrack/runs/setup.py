@@ -49,8 +49,9 @@ def prepare(spec: Spec, checkpoint: Path | None = None) -> Setup:
         settings = spec.model_dump(include={"epochs", "batch_size", "seed", "device", "engine", "precision"})
         return Setup(spec, sequence, Learner(net, method, **taken, **settings))
     learner = load(checkpoint, net, method, device=spec.device, engine=spec.engine, **taken)
-    for task in sequence[: learner.finished]:
-        learner.remember(task)
+    for index, task in enumerate(sequence[: learner.finished]):
+        if index not in learner.released:
+            learner.remember(task)
     return Setup(spec, sequence, learner)
 
 

@@ -48,8 +48,8 @@ def seeds_summary(seeds: Sequence[int], results: Sequence[dict[str, Any] | Excep
             again = f" (to go on: hatrack resume {path})" if path.exists() else ""  # a refused run leaves no folder
             lines.append(f"{seed:>5}  stopped: {reason}{again}")
             continue
-        acc, lost = (_figure(result["metrics"][name]) for name in ("acc", "forgetting"))
-        accuracies += [] if result["metrics"]["acc"] is None else [result["metrics"]["acc"]]
+        acc, lost = (_figure(result["metrics"].get(name)) for name in ("acc", "forgetting"))
+        accuracies += [] if result["metrics"].get("acc") is None else [result["metrics"]["acc"]]
         lines.append(f"{seed:>5}  {acc:>{width}}  {lost:>10}  {duration(result['seconds']):>7}  {path}")
     if len(accuracies) > 1:
         spread = f"{mean(accuracies):>{width}.4f} ± {stdev(accuracies):.4f}"

@@ -39,7 +39,9 @@ def facts(epoch: Epoch) -> list[str]:
 
 def task_facts(result: TaskResult) -> list[str]:
     """Return what is worth showing of a finished task."""
-    said = [f"test {result.scores[-1]} {result.accuracy[-1]:.4f}", count(result.epochs, "epoch")]
+    tested = result.accuracy[-1]
+    said = [] if tested is None else [f"test {result.scores[-1]} {tested:.4f}"]
+    said.append(count(result.epochs, "epoch"))
     if result.capacity is not None:
         said.append(f"capacity {percent(result.capacity)}")
     return [*said, duration(result.seconds)]

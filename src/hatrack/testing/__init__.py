@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatrack.methods.base import Method
-from hatrack.testing import asking, failing, learning, predicting
+from hatrack.testing import asking, failing, learning, predicting, releasing
 from hatrack.testing.behaviour import Behaviour
 from hatrack.testing.case import NETS, Case
 
@@ -34,6 +34,7 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
     failing.forgets_what_fails,
     failing.forgets_what_is_given_up,
     asking.answers_while_it_learns,
+    releasing.releases,
     predicting.learns_every_target,
 )
 

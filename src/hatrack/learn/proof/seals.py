@@ -44,7 +44,8 @@ def parts(method: Method, task: int) -> dict[str, Tensor]:
     return {
         **{f"head/{n}": p for n, p in model.heads[task].named_parameters()},
         **{f"own/{n}": t for n, t in own.items() if n not in buffers},
-        **{f"buffer/{n}": own.get(n, b) for n, b in buffers.items()},
+        **{f"copy/{n}": t for n, t in model.copies.get(task, {}).items() if n not in buffers},
+        **{f"buffer/{n}": model.own(task).get(n, b) for n, b in buffers.items()},
         **{f"frozen/{n}": p for n, p in model.net.named_parameters() if n not in own},
         **{f"method/{n}": t for n, t in method.sealed(task).items()},
     }

@@ -220,6 +220,15 @@ class LockedValues:
                 self.values[name] = torch.where(new, current, self.values[name])
                 self.held[name] |= mask
 
+    def only(self, uses: Iterable[Mapping[str, Tensor]]) -> None:
+        """Forget all but what is among these uses."""
+        relied = {name: torch.zeros_like(mask) for name, mask in self.held.items()}
+        for use in uses:
+            for name in relied.keys() & use.keys():
+                relied[name] |= use[name] > 0
+        self.held = {name: mask & relied[name] for name, mask in self.held.items() if bool(relied[name].any())}
+        self.values = {name: torch.where(self.held[name], self.values[name], 0) for name in self.held}
+
     def drifts(self, parameters: Mapping[str, Tensor], use: Mapping[str, Tensor]) -> Iterator[Drift]:
         """Yield the parameters whose used entries are not what they were, in the order of `use`.
 
@@ -278,7 +287,7 @@ def prove(
     parameters = dict(method.model.net.named_parameters())
     here = environment(method.model.device)
     proofs = []
-    for task, (about, probe) in enumerate(zip(tasks, probes, strict=True)):
+    for task, about, probe in _there(method, tasks, probes):
         tolerance = _tolerance(probe, here)
         asked = [(drawn(task) if probe.x is None else probe.x, probe.logits)]
         asked += [(own[task], probe.own.logits)] if probe.own is not None and task in own else []
@@ -305,6 +314,13 @@ def prove(
     return Verification(tuple(proofs), tuple(_notes(method, tasks, probes, here, own)))
 
 
+def _there(method: Method, tasks: Sequence[Finished], probes: Sequence[Probe]) -> Iterator[tuple[int, Finished, Probe]]:
+    """Yield what is known of the tasks that are not released, with their numbers."""
+    for task, (about, probe) in enumerate(zip(tasks, probes, strict=True)):
+        if task not in method.model.released:
+            yield task, about, probe
+
+
 def _notes(
     method: Method,
     tasks: Sequence[Finished],
@@ -313,21 +329,22 @@ def _notes(
     own: Iterable[int],
 ) -> Iterator[str]:
     """Yield what a verdict does not cover, and why."""
+    known = list(_there(method, tasks, probes))
     if not method.promises():
         yield f"{method.name}, as it was set, makes no promise about old tasks."
-    elsewhere = [probe.environment for probe in probes if probe.environment != here]
+    elsewhere = [probe.environment for _, _, probe in known if probe.environment != here]
     if elsewhere:
         yield (
-            f"{len(elsewhere)} of {len(probes)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
+            f"{len(elsewhere)} of {len(known)} tasks stored their logits under {elsewhere[0]}, here is {here}: these "
             f"are compared within {TOLERANCE:g} of their size, entries bit by bit."
         )
-    unsealed = sum(probe.seal is None for probe in probes)
+    unsealed = sum(probe.seal is None for _, _, probe in known)
     if unsealed and method.promises():
         yield (
-            f"{unsealed} of {len(probes)} tasks were saved by version 0.1, which sealed neither heads nor masks: of "
+            f"{unsealed} of {len(known)} tasks were saved by version 0.1, which sealed neither heads nor masks: of "
             f"these, only answers and shared entries are compared."
         )
-    for task, (about, probe) in enumerate(zip(tasks, probes, strict=True)):
+    for task, about, probe in known:
         if probe.own is not None and task not in set(own):
             yield (
                 f"{about.name} has probes of its own, which were not handed in: verify(probes={{{about.name!r}: x}}) "

@@ -108,6 +108,18 @@ class Holder:
         for part in self.parts:
             part.load_state(state, tasks, device)
 
+    def release(self, task: int) -> None:
+        """Empty what a finished task has left in fields with an entry a task, and all that is not kept."""
+        for name, declared, form in _declared(type(self)):
+            if not declared.kept:
+                setattr(self, name, form() if form in (dict, list) else None)
+            elif form is list:
+                entries = list(getattr(self, name))
+                entries[task] = {} if isinstance(entries[task], dict) else entries[task].new_empty(0)
+                setattr(self, name, entries)
+        for part in self.parts:
+            part.release(task)
+
     def undeclared(self, known: set[int]) -> Iterator[str]:
         """Name the attributes that hold tensors which are neither declared nor among `known` (by id)."""
         names = {name for name, _, _ in _declared(type(self))}

@@ -9,7 +9,7 @@ loss          cross-entropy + c·Σ a·(1 − a^{<t}) / Σ (1 − a^{<t}), a^{<t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from hatrack.data.feed import Feed
+from hatrack.errors import HatrackError
 from hatrack.masks.gates import EMBEDDING_RANGE, anneal, compensate, gate, prices, sparsity
 from hatrack.measure.shares import USED
 from hatrack.methods.base import Method, ScheduleState
@@ -29,6 +30,7 @@ from hatrack.modes import evaluating
 PRETRAINED = "pretrained"
 BATCH = 64
 WARM = 200  # steps: a fresh head first makes a handful of validation samples worse, and nothing would be learned
+LEAN = 2.0  # standard deviations of fresh embeddings
 GENTLER = 50.0  # Adam's steps for a network that knows something, 0.001 by default
 
 
@@ -52,11 +54,21 @@ class HardAttention(Method):
         0.7, "where start is pretrained: share of the weights still free that a task leaves free", low=0.0, high=1.0
     )
 
+    keep_tasks: int = hyper(0, "tasks that are kept: before another begins, the oldest is released; 0 keeps all", low=0)
+
     embedding: nn.Parameter = scratch()
     taken: Tensor = scratch()  # by earlier tasks
     prices: Tensor = scratch()
     price: Tensor | None = scratch()  # R at the last step
     _scale: Tensor = scratch()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep_tasks and not self.promises():
+            raise HatrackError(
+                f"{self.name}: keep_tasks = {self.keep_tasks} releases old tasks, which takes locks that keep them "
+                f"apart; leave it out, or choose hat or pmask with hard gates (and norms that are not shared)."
+            )
 
     def attend(self, size: int, taken: Tensor, generator: torch.Generator) -> None:
         """Start a task: a fresh embedding of `size` entries, beside what is taken already."""
@@ -65,6 +77,11 @@ class HardAttention(Method):
         self.take(taken)
         if self.fixed:
             self.adopt()
+
+    @torch.no_grad()
+    def lean(self, gates: Tensor) -> None:
+        """Start from gates of 0 and 1 that were learned before: as far to a side as a fresh embedding is at most."""
+        self.embedding.copy_(torch.where(gates > 0.5, LEAN, -LEAN))
 
     def take(self, taken: Tensor) -> None:
         """Count what earlier tasks have taken: it costs nothing."""
@@ -147,6 +164,9 @@ class HardAttention(Method):
         for name, weight in self.shared().items():
             if name in taken:
                 weight.copy_(torch.where(taken[name] > 0, weight, self.model.initial[name]))
+
+    def freed(self, drawn: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return {name: self.model.initial[name] for name in drawn} if self.fixed else drawn
 
     # ---- the step
 

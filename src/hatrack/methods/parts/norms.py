@@ -22,5 +22,5 @@ def private_norms(model: Model, norm: str) -> dict[str, Tensor]:
     """Return the tensors that every task keeps for itself under the option `norm`, as they are at its start."""
     if norm != "task":
         return {}
-    moved = list(model.private[0]) if model.private else []  # buffers that were found to move, in task 1
+    moved = [name for task in model.remaining[:1] for name in model.private[task]]  # buffers found to move among them
     return {name: model.initial[name] for name in dict.fromkeys([*model.norm_tensors(), *moved])}

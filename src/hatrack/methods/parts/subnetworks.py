@@ -85,17 +85,22 @@ class Subnetworks(Method):
     def _masks(self, task: int) -> dict[str, Tensor]:
         return self.masks.of(task) if task < len(self.masks.packed) else self._learning()
 
+    def seen(self, task: int) -> dict[str, Tensor]:
+        return {**super().seen(task), **self.masks.weights(self.masks.of(task))}
+
     def predict(self, x: Tensor, task: int) -> Tensor:
+        if task in self.model.copies:
+            return self.model.logits(x, task)
         return self.model.logits(x, task, weights=self.masks.weights(self._masks(task)))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self.masks.complete(self._masks(task))
+        return {} if task in self.model.copies else self.masks.complete(self._masks(task))
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return self.masks.bits(task)
 
     def occupied(self) -> Mapping[str, Tensor]:
-        taken = self.masks.by_name(self.masks.union())
+        taken = self.masks.by_name(self.masks.union(self.model.copies))
         if self.task == len(self.masks.packed):
             taken = {name: mask | taken[name] for name, mask in self._learning().items()}
         return self.masks.complete(taken)

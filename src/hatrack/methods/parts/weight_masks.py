@@ -7,7 +7,7 @@ through the mask: dL/d|score| = dL/dM
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -80,10 +80,14 @@ class PackedMasks(WeightMasks):
         starts = accumulate(self.sizes[:-1], initial=0)
         return {name: ("bits", f"mask/{task}", start) for name, start in zip(self.masked, starts, strict=True)}
 
-    def union(self) -> Tensor:
-        """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates."""
+    def union(self, apart: Container[int] = ()) -> Tensor:
+        """Return, as a vector, how much of an entry any finished task uses: booleans, or the largest of soft gates.
+
+        `apart`: those that do not count.
+        """
         taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
-        for mask in self.packed:
+        there = (mask for task, mask in enumerate(self.packed) if task not in apart)
+        for mask in filter(len, there):  # of a task that was released nothing is left
             taken = torch.maximum(taken, self._unpacked(mask))
         return taken.to(next(iter(self.masked.values())).device)
 
