@@ -11,6 +11,7 @@ from torch import Tensor
 from hatrack import __version__, seal
 from hatrack.data.task import Task
 from hatrack.learn.learner import Learner
+from hatrack.learn.which.measured import measured
 from hatrack.measure import summary
 
 SCHEMA = 1
@@ -33,9 +34,10 @@ def assemble(
 
     `blocked`, `facts` and `histograms` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
     runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
-    `verified` what was compared once all was learned, and whether it was what it had been.
+    `free` how tasks are found when they are not named; `verified` what was compared once all was learned, and whether it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
+    free = measured(learner)
     blocked, facts, histograms = ([line.get(key) for line in lines] for key in ("blocked", "facts", "histograms"))
     return {
         "schema": SCHEMA,
@@ -43,7 +45,8 @@ def assemble(
         "spec": dict(spec),
         "tasks": tasks,
         "accuracy": accuracy,
-        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, tasks=tasks),
+        "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, tasks=tasks, free=free),
+        "free": free,
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
