@@ -2,18 +2,18 @@
 
 Features are what the task's head reads and, where it has gates on units, what the layers before it read under these:
 its open units, each averaged over the positions at which it stands. Of units that several layers read, the last counts.
-A method whose answers take more than one pass through the network has its logits alone.
+Of a method whose answers take several passes through the network those count that its task's gates alone would make.
+Without gates features are what the head reads, and the logits where it is asked more than once, or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import ON
@@ -34,25 +34,41 @@ class Evidence(NamedTuple):
 def evidence(method: Method, x: Any, task: int) -> Evidence:
     """Return what a finished task makes of prepared inputs."""
     model, gates = method.model, method.unit_gates(task)
-    head, read = model.heads[task], list[Tensor]()
-    inner = {} if gates is None else _inner(model)
-    seen: dict[nn.Module, list[Tensor]] = {module: [] for module in inner}
-    with ExitStack() as hooks:
-        for module, inputs in [*seen.items(), (head, read)]:
-            hooks.enter_context(module.register_forward_pre_hook(partial(_note, inputs)))
+    head = model.heads[task]
+    units = {} if gates is None else {**_inner(model), head: [model.units.features]}
+    seen: dict[nn.Module, list[Tensor]] = {module: [] for module in (*units, head)}
+
+    def note(module: nn.Module, args: Any) -> None:
+        if module in seen:
+            seen[module].append(args[0])
+
+    hook = register_module_forward_pre_hook(note)  # one on a module would go along where a method copies the module
+    try:
         logits = method.predict(x, task)
-        if gates is not None and not read:  # it goes a shorter way to the same answers
+        if gates is None:
+            read = seen[head]
+            return Evidence((head.units_last(read[0]) if len(read) == 1 else logits).flatten(1).float(), logits)
+        if not _once(units, seen):  # it may go a shorter way to the same answers
+            for inputs in seen.values():
+                inputs.clear()
             model.logits(x, task, gates)
-    if len(read) != 1 or any(len(seen[module]) != len(units) for module, units in inner.items()):
-        return Evidence(logits.flatten(1).float(), logits)
-    if gates is None:
-        return Evidence(head.units_last(read[0]).flatten(1).float(), logits)
-    noted = [pair for module, units in inner.items() for pair in zip(units, seen[module], strict=True)]
-    return Evidence(_open([*noted, (model.units.features, read[0])], gates > 0.5), logits)
+    finally:
+        hook.remove()
+    reads = [pair for module, each in units.items() for pair in zip(each, seen[module], strict=True)]
+    return Evidence(_open(reads, gates > 0.5), logits)
 
 
-def _note(inputs: list[Tensor], module: nn.Module, args: Any) -> None:
-    inputs.append(args[0])
+def _once(units: dict[nn.Module, list[Tensor]], seen: dict[nn.Module, list[Tensor]]) -> bool:
+    """Whether the network was gone through once, with all its units."""
+    if any(len(seen[module]) != len(each) for module, each in units.items()):
+        return False
+    pairs = ((ids, x) for module, each in units.items() for ids, x in zip(each, seen[module], strict=True))
+    return all(one in (1, other) for ids, x in pairs for one, other in _axes(compact(ids), x))
+
+
+def _axes(ids: Tensor, x: Tensor) -> Iterator[tuple[int, int]]:
+    """Yield how long each axis is that the two have in common, from the last one on."""
+    return zip(reversed(ids.shape), reversed(x.shape), strict=False)
 
 
 def _inner(model: Model) -> dict[nn.Module, list[Tensor]]:

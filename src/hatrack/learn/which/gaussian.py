@@ -60,8 +60,8 @@ def fit(features: Tensor, labels: Tensor) -> Gaussian:
     values, vectors, rho, average = _spectrum(left)
     order = values.argsort(descending=True)[:DIRECTIONS]
     variances = (1 - rho) * values[order] + rho * average
-    count = x.shape[1]
-    rest = (count * average - variances.sum()) / max(count - len(order), 1)
+    across = x.shape[1] - len(order)
+    rest = ((x.shape[1] * average - variances.sum()) / across).clamp(min=LEAST) if across else average
     return Gaussian(means.float(), vectors[:, order].float(), variances.float(), rest.float())
 
 
