@@ -58,7 +58,7 @@ class Statistics:
 
     def limit(self, score: str, false_alarms: float) -> Tensor:
         """Return the score that so large a share of the task's held-out samples exceeds."""
-        return self.held_out[score].double().quantile(1 - false_alarms)
+        return self.held_out[score].double().quantile(1 - false_alarms, interpolation="higher")
 
 
 def standard(levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,9 +86,14 @@ def statistics(method: Method, task: int, target: Target, train: Feed, held_out:
         found = [made.fit(seen) for _, seen in _passed(method, task, held_out, size)]
     for name, score in ALONE.items():
         each = torch.cat([score(one._replace(held_out=_known(made))) for one in found]).cpu()
-        levels = each.double().quantile(torch.linspace(0, 1, LEVELS, dtype=torch.float64)).float()
-        made = replace(made, held_out={**made.held_out, name: levels.to(method.model.device)})
+        made = replace(made, held_out={**made.held_out, name: _levels(each).to(method.model.device)})
     return made
+
+
+def _levels(scores: Tensor) -> Tensor:
+    """Return quantiles that a new sample exceeds as often as they say: of n, the ⌈q·(n + 1)⌉-th, the last at most."""
+    places = torch.linspace(0, 1, LEVELS, dtype=torch.float64).mul(len(scores) + 1).sub(1e-9).ceil().long()
+    return scores.double().sort().values[(places - 1).clamp(0, len(scores) - 1)].float()
 
 
 def _known(made: Statistics) -> dict[str, tuple[Tensor, Tensor]]:
