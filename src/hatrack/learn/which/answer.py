@@ -18,7 +18,7 @@ from hatrack.data.inputs import as_inputs
 from hatrack.errors import HatrackError
 from hatrack.learn.which.evidence import evidence
 from hatrack.learn.which.scores import ALONE, DEFAULT, Fit, scored
-from hatrack.learn.which.statistics import Statistics, standard
+from hatrack.learn.which.statistics import Statistics
 from hatrack.targets import Classification
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def choose(score: str, fits: Sequence[Fit], kept: Sequence[Statistics], false_al
     chosen = values.argmin(1)
     judged = score if score in ALONE else DEFAULT
     own = values if judged == score else scored(judged, fits)
-    standards = [standard(each.held_out[judged]) for each in kept]
-    mean, deviation = (torch.stack(figures) for figures in zip(*standards, strict=True))
+    mean, deviation = (torch.stack(each) for each in zip(*(one.standards[judged] for one in kept), strict=True))
     apart = (own - mean) / deviation
     limits = torch.stack([each.limit(judged, false_alarms) for each in kept])
     place = chosen[:, None]

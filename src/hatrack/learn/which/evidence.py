@@ -8,15 +8,16 @@ Without gates features are what the head reads, and the logits where it is asked
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from hatrack.masks.union_find import compact
-from hatrack.masks.unitmap import ON
+from hatrack.masks.unitmap import ON, UnitMap
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
 
@@ -35,83 +36,93 @@ def evidence(method: Method, x: Any, task: int) -> Evidence:
     """Return what a finished task makes of prepared inputs."""
     model, gates = method.model, method.unit_gates(task)
     head = model.heads[task]
-    units = {} if gates is None else {**_inner(model), head: [model.units.features]}
-    seen: dict[nn.Module, list[Tensor]] = {module: [] for module in (*units, head)}
+    inner = [] if gates is None else _reads(model)
+    seen: dict[nn.Module, list[Tensor]] = {head: [], **{read.module: [] for read in inner if read.module is not None}}
 
     def note(module: nn.Module, args: Any) -> None:
         if module in seen:
             seen[module].append(args[0])
 
+    def read() -> list[Tensor] | None:
+        calls = {module: iter(inputs) for module, inputs in seen.items()}
+        found = [next(calls[head if each.module is None else each.module], None) for each in inner]
+        whole = all(x is not None and each.fits(x) for each, x in zip(inner, found, strict=True))
+        once = sum(map(len, seen.values())) == len(inner)
+        return [x for x in found if x is not None] if whole and once else None
+
     hook = register_module_forward_pre_hook(note)  # one on a module would go along where a method copies the module
     try:
         logits = method.predict(x, task)
         if gates is None:
-            read = seen[head]
-            return Evidence((head.units_last(read[0]) if len(read) == 1 else logits).flatten(1).float(), logits)
-        if not _once(units, seen):  # it may go a shorter way to the same answers
+            at_head = seen[head]
+            return Evidence((head.units_last(at_head[0]) if len(at_head) == 1 else logits).flatten(1).float(), logits)
+        found = read()
+        if found is None:  # it may go a shorter way to the same answers
             for inputs in seen.values():
                 inputs.clear()
             model.logits(x, task, gates)
+            found = read()
     finally:
         hook.remove()
-    reads = [pair for module, each in units.items() for pair in zip(each, seen[module], strict=True)]
-    return Evidence(_open(reads, gates > 0.5), logits)
+    return Evidence(logits.flatten(1).float() if found is None else _open(inner, found, gates > 0.5), logits)
 
 
-def _once(units: dict[nn.Module, list[Tensor]], seen: dict[nn.Module, list[Tensor]]) -> bool:
-    """Whether the network was gone through once, with all its units."""
-    if any(len(seen[module]) != len(each) for module, each in units.items()):
-        return False
-    pairs = ((ids, x) for module, each in units.items() for ids, x in zip(each, seen[module], strict=True))
-    return all(one in (1, other) for ids, x in pairs for one, other in _axes(compact(ids), x))
+class _Read:
+    """Units that a layer reads at a call, or the head (no module): how to average them over where they stand."""
 
+    def __init__(self, units: Tensor, module: nn.Module | None = None) -> None:
+        self.module = module
+        self._ids = compact(units).cpu()
+        each, place, self._counts = self._ids.flatten().unique(return_inverse=True, return_counts=True)
+        self._order = place.argsort(stable=True)
+        self._known = each != ON
+        self.units = each[self._known]
+        self.key = tuple(self.units.tolist())
 
-def _axes(ids: Tensor, x: Tensor) -> Iterator[tuple[int, int]]:
-    """Yield how long each axis is that the two have in common, from the last one on."""
-    return zip(reversed(ids.shape), reversed(x.shape), strict=False)
+    def fits(self, x: Tensor) -> bool:
+        """Whether all units are in x, behind an axis of samples."""
+        ids = self._ids.shape
+        ahead = ids[0] if len(ids) == x.ndim else 1
+        axes = zip(reversed(ids), reversed(x.shape), strict=False)
+        return len(ids) <= x.ndim and ahead == 1 and all(one in (1, other) for one, other in axes)
 
-
-def _inner(model: Model) -> dict[nn.Module, list[Tensor]]:
-    """Return which units each gated layer reads, call by call."""
-    modules = dict(model.net.named_modules(remove_duplicate=False))
-    found: dict[nn.Module, list[Tensor]] = {}
-    for read in model.units.reads:
-        if read.module is not None:
-            found.setdefault(modules[read.module], []).append(read.units)
-    return found
-
-
-def _open(reads: list[tuple[Tensor, Tensor]], gates: Tensor) -> Tensor:
-    """Return the open units of what was read, each once a read, those of the first layers left out of many."""
-    told: set[tuple[int, ...]] = set()
-    columns: list[Tensor] = []
-    width = 0
-    for units, features in reversed(list(_by_unit(reads))):
-        if (key := tuple(units.tolist())) in told:
-            continue
-        told.add(key)
-        opened = features[:, gates[units.to(gates.device)]]
-        if columns and width + opened.shape[1] > WIDEST:
-            break
-        columns.append(opened)
-        width += opened.shape[1]
-    return torch.cat(columns[::-1], dim=1)
-
-
-def _by_unit(reads: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the units of each read, and their mean over positions, a row a sample."""
-    for units, x in reads:
-        ids = compact(units).cpu()
-        ids = ids.reshape((1,) * (x.ndim - ids.ndim) + tuple(ids.shape))
-        if ids.shape[0] != 1:  # samples do not stand along the first axis
-            continue
-        where = [axis for axis in range(1, x.ndim) if ids.shape[axis] == 1]
+    def means(self, x: Tensor) -> Tensor:
+        """Return the mean of every unit over its positions, a row a sample."""
+        ids = (1,) * (x.ndim - self._ids.ndim) + tuple(self._ids.shape)
+        where = [axis for axis in range(1, x.ndim) if ids[axis] == 1]
         columns = (x.float().mean(where, keepdim=True) if where else x.float()).flatten(1)
-        each, place, counts = ids.flatten().unique(return_inverse=True, return_counts=True)
-        columns = columns[:, place.argsort(stable=True).to(x.device)]
+        columns = columns[:, self._order.to(x.device)]
+        counts = self._counts
         if bool((counts == counts[0]).all()):
-            means = columns.unflatten(1, (len(each), int(counts[0]))).mean(2)
+            found = columns.unflatten(1, (len(counts), int(counts[0]))).mean(2)
         else:
-            means = torch.stack([part.mean(1) for part in columns.split(counts.tolist(), dim=1)], dim=1)
-        known = each != ON
-        yield each[known], means[:, known.to(x.device)]
+            found = torch.stack([part.mean(1) for part in columns.split(counts.tolist(), dim=1)], dim=1)
+        return found[:, self._known.to(x.device)]
+
+
+_KNOWN: WeakKeyDictionary[Model, tuple[UnitMap, list[_Read]]] = WeakKeyDictionary()
+
+
+def _reads(model: Model) -> list[_Read]:
+    """Return every read that goes through a module, in forward order, the head's last."""
+    if model not in _KNOWN or _KNOWN[model][0] is not model.units:
+        modules = dict(model.net.named_modules(remove_duplicate=False))
+        inner = [_Read(read.units, modules[read.module]) for read in model.units.reads if read.module is not None]
+        _KNOWN[model] = model.units, [*inner, _Read(model.units.features)]
+    return _KNOWN[model][1]
+
+
+def _open(reads: Sequence[_Read], inputs: Sequence[Tensor], gates: Tensor) -> Tensor:
+    """Return the open units of what was read, those of the first layers left out of many."""
+    columns: dict[tuple[int, ...], Tensor] = {}
+    width = 0
+    for read, x in zip(reversed(reads), reversed(inputs), strict=True):
+        opened = gates[read.units.to(gates.device)]
+        count = int(opened.sum())
+        if read.key in columns or not count:
+            continue
+        if columns and width + count > WIDEST:
+            break
+        columns[read.key] = read.means(x)[:, opened]
+        width += count
+    return torch.cat([*reversed(columns.values())], dim=1) if columns else inputs[0].new_zeros(len(inputs[0]), 0)

@@ -13,6 +13,7 @@ others count with their mean, which leaves tr Σ as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ DIRECTIONS = 512
 LEAST = 1e-12  # of the mean variance: features that never move must not be divided by 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaussian:
     """`means`: a row a class; `directions`: orthonormal columns; `variances` along them; `rest`: across them."""
 
@@ -32,20 +33,28 @@ class Gaussian:
 
     def distances(self, features: Tensor) -> Tensor:
         """Return D² of every sample (row) to every class (column), in float64: small differences of large sums."""
-        return torch.cdist(self._whitened(features), self._whitened(self.means)).square()
+        return torch.cdist(self._whitened(features), self._classes).square()
 
     def _whitened(self, features: Tensor) -> Tensor:
-        directions = self.directions.double()
-        centred = features.double() - self.means.double().mean(0)
-        along = centred @ directions
-        scaled = along / self.variances.double().sqrt()
+        directions, scaled, centre = self._scales
+        centred = features.double() - centre
         if directions.shape[0] == directions.shape[1]:
-            return scaled
-        return torch.cat([scaled, (centred - along @ directions.T) / self.rest.double().sqrt()], dim=1)
+            return centred @ scaled
+        across = centred - (centred @ directions) @ directions.T
+        return torch.cat([centred @ scaled, across / self.rest.double().sqrt()], dim=1)
 
-    @property
+    @cached_property
+    def _scales(self) -> tuple[Tensor, Tensor, Tensor]:
+        directions = self.directions.double()
+        return directions, directions / self.variances.double().sqrt(), self.means.double().mean(0)
+
+    @cached_property
+    def _classes(self) -> Tensor:
+        return self._whitened(self.means)
+
+    @cached_property
     def log_determinant(self) -> Tensor:
-        """Return log |Σ|."""
+        """log |Σ|."""
         across = self.directions.shape[0] - self.directions.shape[1]
         return self.variances.double().log().sum() + across * self.rest.double().log()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -52,18 +53,18 @@ class Statistics:
     def fit(self, found: Evidence) -> Fit:
         """Return how samples stand to the task."""
         gaussian = self.gaussian
-        held = {name: standard(levels) for name, levels in self.held_out.items()}
         distances, width = gaussian.distances(found.features), gaussian.means.shape[1]
-        return Fit(distances, found.logits, self.mean, self.deviation, gaussian.log_determinant, width, held)
+        return Fit(distances, found.logits, self.mean, self.deviation, gaussian.log_determinant, width, self.standards)
+
+    @cached_property
+    def standards(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Mean and deviation of the scores of held-out samples, by name."""
+        held = {name: levels.double() for name, levels in self.held_out.items()}
+        return {name: (levels.mean(), levels.std().clamp(min=LEAST)) for name, levels in held.items()}
 
     def limit(self, score: str, false_alarms: float) -> Tensor:
         """Return the score that so large a share of the task's held-out samples exceeds."""
         return self.held_out[score].double().quantile(1 - false_alarms, interpolation="higher")
-
-
-def standard(levels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation of the samples that these are the quantiles of."""
-    return levels.double().mean(), levels.double().std().clamp(min=LEAST)
 
 
 @torch.no_grad()
@@ -85,7 +86,7 @@ def statistics(method: Method, task: int, target: Target, train: Feed, held_out:
         made = Statistics(gaussian, nearest.mean().float(), spread.float(), {})
         found = [made.fit(seen) for _, seen in _passed(method, task, held_out, size)]
     for name, score in ALONE.items():
-        each = torch.cat([score(one._replace(held_out=_known(made))) for one in found]).cpu()
+        each = torch.cat([score(one._replace(held_out=made.standards)) for one in found]).cpu()
         made = replace(made, held_out={**made.held_out, name: _levels(each).to(method.model.device)})
     return made
 
@@ -94,10 +95,6 @@ def _levels(scores: Tensor) -> Tensor:
     """Return quantiles that a new sample exceeds as often as they say: of n, the ⌈q·(n + 1)⌉-th, the last at most."""
     places = torch.linspace(0, 1, LEVELS, dtype=torch.float64).mul(len(scores) + 1).sub(1e-9).ceil().long()
     return scores.double().sort().values[(places - 1).clamp(0, len(scores) - 1)].float()
-
-
-def _known(made: Statistics) -> dict[str, tuple[Tensor, Tensor]]:
-    return {name: standard(levels) for name, levels in made.held_out.items()}
 
 
 def _gathered(method: Method, task: int, target: Target, feed: Feed, size: int) -> tuple[Tensor, Tensor]:
