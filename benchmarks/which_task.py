@@ -1,7 +1,7 @@
 """How well each score finds tasks that nobody names, and what it costs: python benchmarks/which_task.py RUN …
 
-Each RUN is a folder that `hatrack run` wrote. Times are of `predict` on up to 1000 test samples of one task, with the task
-named and not, in turns; the median of nine.
+Each RUN is a folder that `hatrack run` wrote. Times are the processor's, of `predict` on up to 1000 test
+samples of one task, with the task named and not, in turns; the median of nine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import fmean, median
-from time import perf_counter
+from time import process_time
 
 from hatrack.learn.learner import Learner
 from hatrack.learn.which.measured import measured
@@ -28,14 +28,14 @@ def learner_of(run: Path) -> Learner:
 
 
 def times(learner: Learner) -> tuple[float, float]:
-    """Return the seconds that samples take with their task named, and without."""
+    """Return the seconds of processor time that samples take with their task named, and without."""
     x = learner._tests[0].split.first(SAMPLES)
     named, free = list[float](), list[float]()
     for _ in range(TURNS):
         for taken, task in ((named, 0), (free, None)):
-            began = perf_counter()
+            began = process_time()
             learner.predict(x, task)  # type: ignore[call-overload]
-            taken.append(perf_counter() - began)
+            taken.append(process_time() - began)
     return median(named), median(free)
 
 
@@ -53,7 +53,7 @@ def main(runs: list[Path]) -> None:
     named, free = times(learners[0])
     tasks = learners[0].finished
     held = [sum(t.nbytes for t in learned.which.tensors().values()) for learned in learners[0].tasks if learned.which]
-    print(f"\n{tasks} tasks: {free / named:.1f} × the time of a pass with the task named; {fmean(held) / 1024:.0f} KiB a task")
+    print(f"\n{tasks} tasks: {free / named:.1f} × a pass with the task named; {fmean(held) / 1024:.0f} KiB a task")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from hatrack.learn.proof.verification import Verification
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
+    from hatrack.learn.which.answer import Answer
     from hatrack.life.adopt import Adopted
+    from hatrack.life.observe import Observed
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -38,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HAT",
     "Adopted",
+    "Answer",
     "ByStep",
     "CapacityWarning",
     "DivergenceWarning",
@@ -50,6 +53,7 @@ __all__ = [
     "Inputs",
     "Learner",
     "Method",
+    "Observed",
     "PMask",
     "Task",
     "TaskHistory",
@@ -62,6 +66,7 @@ __all__ = [
 
 _HOMES = {
     "Adopted": "life.adopt",
+    "Answer": "learn.which.answer",
     "ByStep": "learn.schedule",
     "CapacityWarning": "errors",
     "DivergenceWarning": "errors",
@@ -75,6 +80,7 @@ _HOMES = {
     "Inputs": "data.inputs",
     "Learner": "learn.learner",
     "Method": "methods.base",
+    "Observed": "life.observe",
     "PMask": "methods.pmask",
     "Task": "data.task",
     "TaskHistory": "learn.history",

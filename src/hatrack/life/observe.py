@@ -65,7 +65,9 @@ def observe(learner: Learner, x: Any, y: Any, enough: int, score: str, false_ala
     aside = sum(len(kept) for _, kept in learner._aside)
     if aside < enough:
         return Observed(None, False, share, aside)
-    name = next(name for number in range(len(learner.tasks) + 1) if (name := f"observed {number}") not in _names(learner))
+    name = next(
+        name for number in range(len(learner.tasks) + 1) if (name := f"observed {number}") not in _names(learner)
+    )
     learner.learn(_task(name, learner._aside))
     learner._aside = []
     return Observed(name, True, share, 0)

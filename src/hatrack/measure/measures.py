@@ -216,8 +216,8 @@ def summary(
 
     `rho` is ρ^{≤T}; `rho_each` is ρ^{≤t} for every t. `one` and `random` are scores a task, `joint` and `ncl`
     matrices. `tasks`, as result.json has them, say what the scores are (accuracies without a word), and how many test
-    samples there are, for SPG's weighted figures; `free`, how tasks are found when they are not named. `undefined`, where tasks are scored by several things, says why
-    means over tasks have no value.
+    samples there are, for SPG's weighted figures; `free`, how tasks are found when they are not named. `undefined`,
+    where tasks are scored by several things, says why means over tasks have no value.
     """
     result: dict[str, Any] = {
         "accuracy": list(accuracy),

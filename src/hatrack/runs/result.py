@@ -34,7 +34,8 @@ def assemble(
 
     `blocked`, `facts` and `histograms` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
     runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
-    `free` how tasks are found when they are not named; `verified` what was compared once all was learned, and whether it was what it had been.
+    `free` how tasks are found when they are not named; `verified` what was compared once all was learned, and whether
+    it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
     free = measured(learner)

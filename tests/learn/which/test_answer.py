@@ -159,7 +159,7 @@ def test_saved_loaded_copied_and_verified(learner: Learner, tmp_path: Path) -> N
 def test_a_saved_file_without_them_loads_and_says_what_is_missing(learner: Learner, tmp_path: Path) -> None:
     loaded = hatrack.load(OLD / "hat", _old_net(), device="cpu")
     assert loaded.verify().ok
-    with pytest.raises(HatrackError, match="has no statistics .* saved by an earlier version"):
+    with pytest.raises(HatrackError, match=r"has no statistics .* saved by an earlier version"):
         loaded.predict(torch.rand(2, 1, 3, 3))
 
 

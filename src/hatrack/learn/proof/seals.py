@@ -86,7 +86,9 @@ def broken(seal: Seal, method: Method, task: int, about: Finished) -> tuple[list
     """Return what no longer is what it was, in order, and the tensors that were compared."""
     now = parts(method, task, about)
     compared = [now[name] for name in seal if name in now]
-    digests = {name: fingerprint(now[name]) for name in seal if name in now} | {INPUTS: _prepared(about.inputs, about.target)}
+    digests = {name: fingerprint(now[name]) for name in seal if name in now} | {
+        INPUTS: _prepared(about.inputs, about.target)
+    }
     odd = [name for name, then in seal.items() if digests.get(name) != then]
     return odd + [name for name in now if name.startswith("own/") and name not in seal], compared
 

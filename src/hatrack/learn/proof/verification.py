@@ -165,9 +165,7 @@ def witness(method: Method, task: int, about: Finished, x: Any, own: tuple[str, 
     """Return what a task that has just ended is held to; `own`: the digest of the user's probes, and they, prepared."""
     answers: list[Tensor] = []
     asked = [x] if own is None else [x, own[1]]
-    taken = seal(
-        method, task, about, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
-    )
+    taken = seal(method, task, about, lambda: answers.extend(probe_logits(method, a, task) for a in asked))
     kept = None if own is None else Own(own[0], answers[1])
     return Probe(answers[0], environment(method.model.device), taken, kept)
 

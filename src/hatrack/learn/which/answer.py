@@ -49,7 +49,7 @@ class Answer:
 
 
 class Choice(NamedTuple):
-    """The nearest task of every sample, whether it is near enough, and how sure that is; by which values of the score."""
+    """The nearest task of every sample, whether it is near enough, how sure that is; and what the score gave."""
 
     task: Tensor
     known: Tensor

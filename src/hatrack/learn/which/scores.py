@@ -3,8 +3,8 @@
 A score has a row a sample and a column a task, and is small where the sample fits the task. `alone`: a task's column
 depends on nothing but that task, so that held-out samples of its own say how large it may be.
 
-    mahalanobis       min_c D²_c, less its mean over the task's training samples and over its deviation there: tasks with
-                      few features and with many, or with features that vary little, are told apart on one scale
+    mahalanobis       min_c D²_c, less its mean over the task's training samples, over its deviation there: so tasks
+                      of few and of many features stand on one scale
     likelihood        min_c (D²_c + log |Σ|) / p, p features: −2/p of the log-likelihood, constants left out
     max-logit         −max_k z_k
     energy            −log Σ_k exp z_k                      (Liu et al. 2020)

@@ -1,4 +1,4 @@
-"""What is kept of a finished task to know its samples again: means, a covariance, and how far its samples are from them.
+"""What is kept of a finished task to know its samples again: means, a covariance, how far its samples are from them.
 
 Made in one pass when the task ends, from its own samples alone; no sample is among it.
 """
@@ -98,7 +98,7 @@ def _levels(scores: Tensor) -> Tensor:
 
 
 def _gathered(method: Method, task: int, target: Target, feed: Feed, size: int) -> tuple[Tensor, Tensor]:
-    """Return features and classes of the samples, or of as many as there is room for; one class where there are none."""
+    """Return features and classes of the samples, of as many as there is room for; one class where there is none."""
     features, labels, row = list[Tensor](), list[Tensor](), 0
     for batch, seen in _passed(method, task, feed, size):
         every = -(-len(feed) * seen.features.shape[1] // VALUES) or 1
