@@ -296,6 +296,6 @@ def test_training_survives_a_loss_that_blew_up() -> None:
 def test_found_draws_the_share_that_each_task_is_taken_for() -> None:
     free = {"score": "mahalanobis", "found": [[0.9, 0.1], [0.25, 0.75]], "accuracy": [0.9, 0.7], "none": [0.0, 0.1]}
     texts = _texts(plots.found(_run(2, free=free)).svg)
-    assert {"90", "10", "25", "75"} <= set(texts)
+    assert {"90.0", "10.0", "25.0", "75.0"} <= set(texts)
     with pytest.raises(HatrackError, match="was not asked in this run"):
         plots.found(_run(2))

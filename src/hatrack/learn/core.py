@@ -195,7 +195,8 @@ class Core:
     def _describe(self, index: int, train: Feed, held_out: Feed) -> None:
         """Note by what the task's samples are known when nobody names it."""
         learned, size = self.tasks[index], evaluation_batch(train, self.device)
-        found = statistics(self.method, index, learned.target, train, held_out, size)
+        with self._drawing(5):  # a Dataset may draw
+            found = statistics(self.method, index, learned.target, train, held_out, size)
         group = process_group()
         if group is not None and found is not None:
             group.broadcast(list(found.tensors().values()), self.device)

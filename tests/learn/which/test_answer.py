@@ -117,6 +117,16 @@ def test_the_distance_is_that_of_scikit_learns_covariance_of_the_task_s_own_trai
     assert float(which.deviation) == pytest.approx(nearest[0].std(), rel=1e-3)
 
 
+def test_of_many_samples_some_are_looked_at_of_every_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Learner(net(), HAT(c=0.1), epochs=2, seed=0, device="cpu")
+    monkeypatch.setattr("hatrack.learn.which.statistics.VALUES", 50 * 40)  # about 40 of 170, whose classes alternate
+    made.learn(task(1), progress=False)
+    which = made.tasks[0].which
+    assert which is not None
+    assert len(which.gaussian.means) == 2
+    assert float(made.predict(samples(1, 200, 2)[0]).known.float().mean()) > 0.8
+
+
 def test_later_tasks_change_nothing_of_what_was_noted(learner: Learner) -> None:
     alone = Learner(net(), HAT(c=0.1), epochs=10, seed=0, device="cpu")
     alone.learn(task(1), progress=False)

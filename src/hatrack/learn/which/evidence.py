@@ -94,7 +94,7 @@ class _Read:
         columns = columns[:, self._order.to(x.device)]
         counts = self._counts
         if bool((counts == counts[0]).all()):
-            found = columns.unflatten(1, (len(counts), int(counts[0]))).mean(2)
+            found: Tensor = columns.reshape(len(x), len(counts), -1).mean(2)
         else:
             found = torch.stack([part.mean(1) for part in columns.split(counts.tolist(), dim=1)], dim=1)
         return found[:, self._known.to(x.device)]

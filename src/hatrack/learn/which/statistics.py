@@ -23,7 +23,7 @@ from hatrack.modes import evaluating, one_thread
 from hatrack.targets import Classification, Target
 
 LEVELS = 201  # quantiles of held-out samples that are kept of each score: every half per cent
-VALUES = 2**23  # of features that a covariance is computed from, evenly among the samples
+VALUES = 2**23  # of features that a covariance is computed from, of samples drawn by lot where there are more
 LEAST = 1e-12  # of a deviation that is divided by
 HELD_OUT = "held_out/"
 
@@ -81,7 +81,8 @@ def statistics(method: Method, task: int, target: Target, train: Feed, held_out:
             return None
         with one_thread():  # so that the last bits do not depend on how many there are
             gaussian = _placed(fit(features, labels), method.model.device)
-        nearest = gaussian.distances(features.to(method.model.device)).amin(1)
+        parts = features.split(size)  # distances to many classes take more room than features
+        nearest = torch.cat([gaussian.distances(part.to(method.model.device)).amin(1) for part in parts])
         spread = nearest.std(correction=0).clamp(min=LEAST)
         made = Statistics(gaussian, nearest.mean().float(), spread.float(), {})
         found = [made.fit(seen) for _, seen in _passed(method, task, held_out, size)]
@@ -100,11 +101,16 @@ def _levels(scores: Tensor) -> Tensor:
 def _gathered(method: Method, task: int, target: Target, feed: Feed, size: int) -> tuple[Tensor, Tensor]:
     """Return features and classes of the samples, of as many as there is room for; one class where there is none."""
     features, labels, row = list[Tensor](), list[Tensor](), 0
+    order = torch.randperm(len(feed), generator=torch.Generator().manual_seed(task))
     for batch, seen in _passed(method, task, feed, size):
-        every = -(-len(feed) * seen.features.shape[1] // VALUES) or 1
-        chosen = slice(-row % every, None, every)
+        room = max(VALUES // max(seen.features.shape[1], 1), 1)
+        chosen = (order[row : row + len(batch.y)] < room).to(batch.y.device)
         row += len(batch.y)
-        label = target.strata(batch.y) if isinstance(target, Classification) else torch.zeros(len(seen.logits))
+        label = (
+            target.strata(batch.y)
+            if isinstance(target, Classification)
+            else torch.zeros(len(batch.y), device=batch.y.device)
+        )
         features.append(seen.features[chosen].cpu())
         labels.append(label[chosen].long().cpu())
     return torch.cat(features), torch.cat(labels)
