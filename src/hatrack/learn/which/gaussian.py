@@ -36,17 +36,17 @@ class Gaussian:
         return torch.cdist(self._whitened(features), self._classes).square()
 
     def _whitened(self, features: Tensor) -> Tensor:
-        directions, scaled, centre = self._scales
+        directions, deviations, centre = self._doubles
         centred = features.double() - centre
+        along = centred @ directions
         if directions.shape[0] == directions.shape[1]:
-            return centred @ scaled
-        across = centred - (centred @ directions) @ directions.T
-        return torch.cat([centred @ scaled, across / self.rest.double().sqrt()], dim=1)
+            return along / deviations
+        across = torch.addmm(centred, along, directions.T, alpha=-1)
+        return torch.cat([along / deviations, across / self.rest.double().sqrt()], dim=1)
 
     @cached_property
-    def _scales(self) -> tuple[Tensor, Tensor, Tensor]:
-        directions = self.directions.double()
-        return directions, directions / self.variances.double().sqrt(), self.means.double().mean(0)
+    def _doubles(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.directions.double(), self.variances.double().sqrt(), self.means.double().mean(0)
 
     @cached_property
     def _classes(self) -> Tensor:
