@@ -117,7 +117,7 @@ def _gathered(method: Method, task: int, target: Target, feed: Feed, size: int) 
 
 
 def _passed(method: Method, task: int, feed: Feed, size: int) -> Iterator[tuple[Batch, Evidence]]:
-    for batch in feed.batches(size):
+    for batch in feed.epoch(feed.order(), size, training=feed.streams):
         with fast(method.model.device):
             seen = evidence(method, batch.x, task)
         yield batch, seen
