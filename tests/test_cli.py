@@ -57,6 +57,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "tasks",
         "accuracy",
         "metrics",
+        "free",
         "capacity",
         "reuse",
         "blocked",

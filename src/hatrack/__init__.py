@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from hatrack.learn.proof.verification import Verification
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
+    from hatrack.learn.which.answer import Answer
     from hatrack.life.adopt import Adopted
+    from hatrack.life.observe import Observed
     from hatrack.life.release import Released
     from hatrack.life.update import Updated
     from hatrack.masks.explain import Explanation, explain
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HAT",
     "Adopted",
+    "Answer",
     "ByStep",
     "CapacityWarning",
     "DivergenceWarning",
@@ -52,6 +55,7 @@ __all__ = [
     "Inputs",
     "Learner",
     "Method",
+    "Observed",
     "PMask",
     "Released",
     "Task",
@@ -66,6 +70,7 @@ __all__ = [
 
 _HOMES = {
     "Adopted": "life.adopt",
+    "Answer": "learn.which.answer",
     "ByStep": "learn.schedule",
     "CapacityWarning": "errors",
     "DivergenceWarning": "errors",
@@ -79,6 +84,7 @@ _HOMES = {
     "Inputs": "data.inputs",
     "Learner": "learn.learner",
     "Method": "methods.base",
+    "Observed": "life.observe",
     "PMask": "methods.pmask",
     "Released": "life.release",
     "Task": "data.task",

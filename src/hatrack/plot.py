@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from hatrack.report.formula_plots import embedding_gradient
 from hatrack.report.picture import Picture
-from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training, weights
+from hatrack.report.plots import (
+    accuracy,
+    capacity,
+    found,
+    masks,
+    matrix,
+    ratio,
+    reuse,
+    significance,
+    training,
+    weights,
+)
 from hatrack.report.study_plots import (
     capacity_over_epochs,
     compression,
@@ -28,6 +39,7 @@ __all__ = [
     "each_task",
     "embedding_gradient",
     "forward_transfer",
+    "found",
     "masks",
     "matrix",
     "over_tasks",

@@ -437,7 +437,7 @@ def test_clear_refusals(tasks: list[Task], tmp_path: Path) -> None:
         (lambda: learner.learn(Task("odd", (np.zeros((9, 5), "f4"), np.arange(9) % 2))), "shape"),
         (lambda: Learner(net(), HAT(s_max=0.1)), "1.0 ≤ s_max"),
         (lambda: learner.predict(torch.zeros(1, 1, 8, 8), 0.0), "by its number or its name, got 0.0"),  # type: ignore[arg-type]
-        (lambda: learner.predict(torch.zeros(1, 1, 8, 8), None), "by its number or its name, got None"),  # type: ignore[arg-type]
+        (lambda: learner.evaluate(tasks[0], None), "by its number or its name, got None"),  # type: ignore[arg-type]
         (lambda: learner.evaluate(tasks[0], 7), "no task number 7"),
         (lambda: learner.evaluate(tasks[0], -1), "no task number -1"),
         (lambda: learner.evaluate(tasks[0], "digits"), "unknown task 'digits'"),

@@ -53,9 +53,11 @@ def test_a_run_stores_what_says_so_in_this_order() -> None:
     """result.json is compared byte for byte."""
     assert [name for name, measure in MEASURES.items() if measure.stored != "no"] == [
         *("acc", "bwt", "fwt", "forgetting", "rho", "ncl", "acc_weighted", "bwt_weighted"),
+        *("acc_free", "task_acc", "none_auroc"),
     ]
     assert list(summary(HAND)) == [
-        *("acc", "bwt", "fwt", "forgetting", "rho", "rho_each", "ncl", "acc_weighted", "bwt_weighted", "missing"),
+        *("acc", "bwt", "fwt", "forgetting", "rho", "rho_each", "ncl", "acc_weighted", "bwt_weighted"),
+        *("acc_free", "task_acc", "none_auroc", "missing"),
     ]
 
 

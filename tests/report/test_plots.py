@@ -291,3 +291,11 @@ def test_histograms_of_many_tasks_are_counted_and_none_says_why() -> None:
 def test_training_survives_a_loss_that_blew_up() -> None:
     epochs = [*_epochs([1], train_loss=0.5), Epoch(task=1, epoch=1, train_loss=float("inf"))]
     assert "loss" in _texts(plots.training(_run(2, epochs=epochs)).svg)
+
+
+def test_found_draws_the_share_that_each_task_is_taken_for() -> None:
+    free = {"score": "mahalanobis", "found": [[0.9, 0.1], [0.25, 0.75]], "accuracy": [0.9, 0.7], "none": [0.0, 0.1]}
+    texts = _texts(plots.found(_run(2, free=free)).svg)
+    assert {"90.0", "10.0", "25.0", "75.0"} <= set(texts)
+    with pytest.raises(HatrackError, match="was not asked in this run"):
+        plots.found(_run(2))

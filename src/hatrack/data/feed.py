@@ -120,6 +120,11 @@ class Feed:
         return sum(part.shape[1:].numel() for part in leaves(x))
 
     @property
+    def streams(self) -> bool:
+        """Whether samples come from an iterable Dataset, of which an epoch may take more or fewer than a pass gives."""
+        return self._parts[0].split.streams
+
+    @property
     def recordable(self) -> bool:
         """Whether a training batch is made on the device alone: then a step can be recorded from its rows on."""
         return self._augmenting is None or self._augmenting.recordable
@@ -130,7 +135,7 @@ class Feed:
 
     def order(self, generator: torch.Generator | None = None) -> Order:
         """Return an epoch to come: shuffled by `generator` or drawn by samplers, as stored without one."""
-        if self._parts[0].split.streams:
+        if self.streams:
             return Order(None, len(self), new_seed(generator))
         rows = torch.arange(len(self)) if generator is None else self._drawn(generator)
         return Order(rows, len(rows), 0 if self.resident else new_seed(generator))

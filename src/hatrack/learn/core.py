@@ -14,7 +14,7 @@ from functools import wraps
 from numbers import Integral
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,7 +26,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.binned import used_fields
 from hatrack.learn.capacity import taken_weights, used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
-from hatrack.learn.fit import Fit, Resume
+from hatrack.learn.fit import Fit, Resume, evaluation_batch
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Gone, Learned
@@ -35,6 +35,9 @@ from hatrack.learn.proof import verification as proof
 from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.refusals import refuse_shared_memory, refuse_unfit, whole
 from hatrack.learn.seeds import generator, noise
+from hatrack.learn.which.answer import FALSE_ALARMS, Answer, answered
+from hatrack.learn.which.scores import DEFAULT
+from hatrack.learn.which.statistics import statistics
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
 from hatrack.modes import undisturbed
@@ -191,10 +194,10 @@ class Core:
             if self._updating is not None:
                 self.method.go_on_from(self._updating)
 
-    def _finish_task(self, feed: Feed, own: Any = None) -> None:
+    def _finish_task(self, feed: Feed, own: Any = None, known_by: tuple[Feed, Feed] | None = None) -> None:
         """Let the method consolidate, and note what the task relies on and what it answers: the proof begins here.
 
-        `own`: probes of the user's, raw.
+        `own`: probes of the user's, raw; `known_by`: the task's own samples for training and held out.
         """
         index, method = self.finished, self.method
         self._ending = self.tasks[index].name
@@ -209,6 +212,8 @@ class Core:
         taken = taken_weights(method)
         if taken is not None:
             self.capacities.append(taken)
+        if known_by is not None:
+            self._describe(index, *known_by)
         given = None if own is None else (fingerprint(own), self._prepared(own, index))
         self.probes.append(proof.witness(method, index, self.tasks[index], self._drawn(index), given))
         self._history[index].accuracy = [None] * (index + 1)
@@ -217,6 +222,16 @@ class Core:
 
             reseal(self, older)
         self._fit = self._ending = self._before = None
+
+    def _describe(self, index: int, train: Feed, held_out: Feed) -> None:
+        """Note by what the task's samples are known when nobody names it."""
+        learned, size = self.tasks[index], evaluation_batch(train, self.device)
+        with self._drawing(5):  # a Dataset may draw
+            found = statistics(self.method, index, learned.target, train, held_out, size)
+        group = process_group()
+        if group is not None and found is not None:
+            group.broadcast(list(found.tensors().values()), self.device)
+        self.tasks[index] = replace(learned, which=found)
 
     def _agree(self) -> None:
         """Let all processes hold what the first one found of the task."""
@@ -380,13 +395,32 @@ class Core:
         if elsewhere:
             torch.cuda.synchronize(self.device)
 
-    @_alone
-    @torch.no_grad()
-    def predict(self, x: Any, task: int | str) -> Tensor:
+    @overload
+    def predict(self, x: Any, task: int | str) -> Tensor: ...
+    @overload
+    def predict(
+        self, x: Any, task: None = None, *, score: str = DEFAULT, false_alarms: float = FALSE_ALARMS
+    ) -> Answer: ...
+    def predict(
+        self, x: Any, task: int | str | None = None, *, score: str = DEFAULT, false_alarms: float = FALSE_ALARMS
+    ) -> Tensor | Answer:
         """Return the logits of raw inputs, prepared as the task's own were; task by name or number.
 
         Of a regression, figures in the unit of its targets. One sample without a batch axis is a batch of one.
+
+        Without a task: for each sample the task that fits best by `score` (docs/which-task.md), its label, and whether
+        it is known at all; so near a task that this share of its own samples is not (`false_alarms`).
         """
+        return self._find(x, score, false_alarms) if task is None else self._answer(x, task)
+
+    @_alone
+    @torch.no_grad()
+    def _find(self, x: Any, score: str, false_alarms: float) -> Answer:
+        return answered(self, x, score, false_alarms)
+
+    @_alone
+    @torch.no_grad()
+    def _answer(self, x: Any, task: int | str) -> Tensor:
         index = self.index(task)
         given, learned = as_inputs(x), self.tasks[index]
         raw = learned.batch(given, self.device)

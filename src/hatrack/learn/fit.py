@@ -308,7 +308,7 @@ def validate(method: Method, feeds: Mapping[int, Feed], name: str | None = None)
     for task, feed in feeds.items():
         target = method.model.targets[task]
         score = Scoring(target, name)
-        for batch in feed.batches(_large(feed, method.model.device)):
+        for batch in feed.batches(evaluation_batch(feed, method.model.device)):
             with method.model.turn, fast(method.model.device):
                 logits = method.predict(batch.x, task)
                 loss += method.valid_loss(logits, batch.y, task) * len(batch.y)
@@ -322,14 +322,14 @@ def validate(method: Method, feeds: Mapping[int, Feed], name: str | None = None)
 def test_score(method: Method, feed: Feed, task: int, target: Target, name: str) -> float:
     """Return the score of a task on `feed`."""
     score = Scoring(target, name)
-    for batch in feed.batches(_large(feed, method.model.device)):
+    for batch in feed.batches(evaluation_batch(feed, method.model.device)):
         with method.model.alone(), fast(method.model.device):
             logits = method.predict(batch.x, task)
         score.add(logits, batch.y)
     return score.figure()
 
 
-def _large(feed: Feed, device: torch.device) -> int:
+def evaluation_batch(feed: Feed, device: torch.device) -> int:
     """Return how many samples a batch of evaluation takes."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     return max(1, min(EVALUATION_BATCH[kind], EVALUATION_VALUES[kind] // feed.sample_size))

@@ -44,6 +44,8 @@ from hatrack.learn.proof.verification import Verification
 from hatrack.learn.refusals import refuse_own_loop, refuse_target, refuse_unfit_optimizer, whole
 from hatrack.learn.state import load
 from hatrack.learn.trial import drawable, fitting
+from hatrack.learn.which.answer import FALSE_ALARMS, Answer
+from hatrack.learn.which.scores import DEFAULT
 from hatrack.masks.trace import trace
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
@@ -257,7 +259,7 @@ class Hats(nn.Module):
             drawn = core._drawn(core.finished)
             with drawable(learned):
                 model.tried(drawn)
-            core._finish_task(self._feed)
+            core._finish_task(self._feed, known_by=None if isinstance(self._feed, _Absent) else (self._feed,) * 2)
             model.example = at(drawn, slice(1))  # no sample is kept
         self.train(self.training)
         self._forget()
@@ -294,6 +296,17 @@ class Hats(nn.Module):
         self._hold()
         self._worn = None if task is None else self._core.index(task)
         return self
+
+    def predict(
+        self, x: Any, task: int | str | None = None, *, score: str = DEFAULT, false_alarms: float = FALSE_ALARMS
+    ) -> Tensor | Answer:
+        """Return a finished task's answers; without a task, find it for each sample: see `Learner.predict`.
+
+        That takes tasks that were begun with `data`. What is none of these is then set by the training samples, which
+        are nearer than new ones.
+        """
+        self._hold()
+        return self._core._find(x, score, false_alarms) if task is None else self._core.predict(x, task)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training or evaluation, as the method trains the network."""

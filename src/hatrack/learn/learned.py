@@ -14,6 +14,7 @@ from hatrack.data.kind import Kind, Kinds
 from hatrack.errors import HatrackError
 from hatrack.learn.seeds import everywhere
 from hatrack.learn.trial import first_line
+from hatrack.learn.which.statistics import Statistics
 from hatrack.targets import Target
 from hatrack.targets.stored import Foreign
 from hatrack.tree import leaves, mapped, sample
@@ -29,6 +30,7 @@ class Learned:
     target: Target
     inputs: Inputs
     kind: Kind | Kinds
+    which: Statistics | None = None  # by which its samples are known when nobody names it
 
     @property
     def classes(self) -> int:

@@ -27,12 +27,15 @@ from hatrack.learn.refusals import refuse_unfit, whole
 from hatrack.learn.samples import Samples
 from hatrack.learn.schedule import Scheduler, resolve_scheduler
 from hatrack.learn.step import OptimizerFactory
+from hatrack.learn.which.answer import FALSE_ALARMS
+from hatrack.learn.which.scores import DEFAULT
 from hatrack.methods.base import Method
 from hatrack.methods.hat import HAT
 from hatrack.modes import in_turns_undisturbed, undisturbed
 
 if TYPE_CHECKING:
     from hatrack.life.adopt import Adopted
+    from hatrack.life.observe import Observed
     from hatrack.life.update import Updated
 
 
@@ -97,6 +100,7 @@ class Learner(Core):
         self._tests: dict[int, Part] = {}  # of finished tasks, as far as they are at hand
         self._feeds: dict[int, tuple[Part, Feed]] = {}  # what was last evaluated of a task, on the device
         self._stop = False
+        self._aside: list[tuple[Any, Tensor]] = []  # samples of a stream that are of no known task
 
     def _growing(self) -> list[Any]:
         """Return what every task adds to."""
@@ -186,6 +190,17 @@ class Learner(Core):
         from hatrack.life.update import update
 
         return update(self, task, data, accept, on_epoch=on_epoch, callback=callback, progress=progress)
+
+    def observe(
+        self, x: Any, y: Any, *, enough: int = 256, score: str = DEFAULT, false_alarms: float = FALSE_ALARMS
+    ) -> Observed:
+        """Take a batch of a stream that names no tasks for one that is known, or learn a new one of `enough` samples.
+
+        y  integer labels, which the classes of a new task are called by. See life/observe.py
+        """
+        from hatrack.life.observe import observe
+
+        return observe(self, x, y, enough, score, false_alarms)
 
     def remember(self, task: Task) -> None:
         """Hand a loaded learner an earlier task, for `matrix`; where the method needs its data, in the tasks' order."""

@@ -226,7 +226,10 @@ def begin_phase(learner: Learner, phase: Phase, train: Feed) -> Fit:
 def end_task(learner: Learner, task: Task, data: Data) -> None:
     """Let the task be a finished one, and keep of its samples what is asked for later."""
     index = learner.finished
-    learner._finish_task(data.train, task.probes)
+    plain = data.own[0]._replace(augment=None)
+    apart = data.train.streams or len(learner._samples.train) > 0
+    train = Feed([plain], learner.device, learner.workers) if apart else data.train
+    learner._finish_task(data.train, task.probes, (train, data.valid[index]))
     learner._samples.keep(*data.own)
     learner._tests |= test_part(task, index)
 

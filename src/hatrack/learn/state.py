@@ -1,7 +1,8 @@
 """A learner on disk: safetensors and one JSON page; nothing pickled, nothing half-written.
 
     learner.json                what is what, and the SHA-256 of the files beside it
-    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, locked values
+    tasks-<digest>.safetensors  what changes only when a task ends: heads, masks, what probes gave, locked values, by
+                                what samples are known
     live-<digest>.safetensors   the network, and the task in progress
     before-<digest>.safetensors the network as it was before that task
     best-<digest>.safetensors   the best epoch of the task in progress
@@ -42,6 +43,7 @@ from hatrack.learn.learned import Gone, Learned
 from hatrack.learn.proof import relied
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
+from hatrack.learn.which.statistics import Statistics
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
@@ -249,6 +251,8 @@ def _of_task(learner: Core, t: int, head: Mapping[str, Tensor]) -> dict[str, Ten
         return {}
     tensors = {f"head/{t}/{n}": p for n, p in head.items()}
     tensors |= {f"private/{t}/{n}": p for n, p in learner.model.private[t].items()}
+    which = learner.tasks[t].which
+    tensors |= {f"which/{t}/{n}": part for n, part in (which.tensors() if which else {}).items()}
     return tensors | {f"kind/{t}/{name}": x for name, x in kinds.ranges(learner.tasks[t].kind).items()}
 
 
@@ -410,7 +414,9 @@ def _built(
         model.private.append(own)
         inputs: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in about["inputs"].items()}
         kind = _kind(about, held, task)
-        learner.tasks.append(Learned(about["name"], target, Inputs(**inputs), kind))
+        stored = {n: part.to(model.device) for n, part in _under(held, f"which/{task}/").items()}
+        which = Statistics.restored(stored) if stored else None  # version 0.1 had none
+        learner.tasks.append(Learned(about["name"], target, Inputs(**inputs), kind, which))
 
     def keep(older: Iterable[int], held: dict[str, Tensor]) -> None:
         for t in older:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from hatrack.errors import HatrackError, unknown
@@ -118,6 +119,21 @@ def _taken(name: str, title: str, meaning: str) -> Measure:
     return Measure(name, title, meaning, _share(name), of_layer=_share(name), larger_is_better=False)
 
 
+def _free(name: str, title: str, meaning: str, of: Callable[[Mapping[str, Any]], float | None], **more: Any) -> Measure:
+    """Make a measure of answers to samples whose task is not named, from what the result holds of them."""
+
+    def value(result: Result) -> float | None:
+        free = result.get("free")
+        return None if free is None else of(free)
+
+    return _stored(name, title, meaning, value, per_task=False, **more)
+
+
+def _mean(values: Sequence[float | None] | None) -> float | None:
+    there = [value for value in values or () if value is not None]
+    return fmean(there) if there else None
+
+
 def _cost(name: str, title: str, meaning: str, unit: Unit) -> Measure:
     """Make a measure of the whole run, which stands in its result.json under the same name."""
     cost: dict[str, Any] = {"per_task": False, "larger_is_better": False, "bounds": (0.0, None), "unit": unit}
@@ -142,6 +158,12 @@ _TABLE = (
             _weighted(_level, average_accuracy), scored="level"),
     _stored("bwt_weighted", "backward transfer, weighted", "each task by the size of its test set",
             _weighted(_gain, backward_transfer), bounds=_UNBOUNDED, scored="gain"),
+    _free("acc_free", "accuracy, no task", "task not named: it and the class are both right, averaged over tasks",
+          lambda free: _mean(free["accuracy"])),
+    _free("task_acc", "task found", "how often that of a sample is, when nobody names it, averaged over tasks",
+          lambda free: _mean([row[task] for task, row in enumerate(free["found"])])),
+    _free("none_auroc", "AUROC of none of these", "each task unseen in turn, against the others’ samples",
+          lambda free: free["auroc"]),
     _taken("capacity", "capacity used", "share of the weights that the tasks so far use"),
     _taken("blocked", "parameters blocked", "share of the parameters that no update reaches any more"),
     _chi("F-each", "task’s own importance, how often", _OFTEN),
@@ -189,17 +211,19 @@ def summary(
     random: Sequence[float] | None = None,
     ncl: Matrix | None = None,
     tasks: Sequence[Mapping[str, Any]] | None = None,
+    free: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return every measure that a run stores, None where it does not exist yet, and in `missing` what such a one needs.
 
     `rho` is ρ^{≤T}; `rho_each` is ρ^{≤t} for every t. `one` and `random` are scores a task, `joint` and `ncl`
     matrices. `tasks`, as result.json has them, say what the scores are (accuracies without a word), and how many test
-    samples there are, for SPG's weighted figures. `undefined`, where tasks are scored by several things, says why
-    means over tasks have no value.
+    samples there are, for SPG's weighted figures; `free`, how tasks are found when they are not named. `undefined`,
+    where tasks are scored by several things, says why means over tasks have no value.
     """
     result: dict[str, Any] = {
         "accuracy": list(accuracy),
         "tasks": list(tasks if tasks is not None else [{}] * len(accuracy)),
+        "free": free,
     }
     runs = {"one": one, "joint": joint, "random": random, "ncl": ncl}
     given = {name: run for name, run in runs.items() if run is not None}

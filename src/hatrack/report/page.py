@@ -27,6 +27,7 @@ def page(run: Run, exports: Mapping[str, Export] | None = None) -> str:
     head = Head("hatrack run report", f"{spec.method} on {spec.benchmark}", where, _said(run) + _lost(run))
     sections = [
         Section("accuracy", run.scale.put("Accuracy"), _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
+        *([Section("which", "Without naming the task", _which(run))] if run.result.free else []),
         Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse)),
         Section("masks", "Weight masks", _weights(run)) if run.weights else Section("masks", "Unit masks", _masks(run)),
         *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
@@ -40,6 +41,19 @@ def page(run: Run, exports: Mapping[str, Export] | None = None) -> str:
         f"{' and masks.safetensors' if run.masks or run.weights else ''} in the run’s folder."
     )
     return build(head, _cards(run), sections, foot)
+
+
+def _which(run: Run) -> str:
+    """Draw which task is found, and say how well when nobody names it."""
+    metrics, free = run.result.metrics, run.result.free
+    assert free is not None
+    right, none = known(metrics.get("acc_free")), float(np.mean([share for share in free.none if share is not None]))
+    told = f"By {free.score}, the task is found for {percent(known(metrics.get('task_acc')))} of the test samples"
+    told += "" if right is None else f", task and class are both right for {percent(right)}"
+    told += f"; {percent(none)} are called none of these."
+    if free.auroc is not None:
+        told += f" With each task in turn unseen, AUROC of none of these is {free.auroc:.3f}."
+    return how(told) + _drawn(run, plots.found)
 
 
 def _drawn(run: Run, *plot: Callable[[Run], Picture]) -> str:

@@ -90,6 +90,22 @@ def reuse(result: Source) -> Picture:
     return _matrix(label, run, run.reuse, 0.0, "weights of", "used again by task, %", caption)
 
 
+def found(result: Source) -> Picture:
+    """Draw which task the samples of each task are taken for when nobody names it."""
+    run = as_run(result)
+    if run.result.free is None:
+        raise HatrackError(
+            "Which task a sample belongs to was not asked in this run: a task has no statistics for it (see "
+            "docs/which-task.md), or no test samples were at hand."
+        )
+    caption = (
+        "Row: the task whose test samples they are. Column: the task they are taken for when nobody names it. "
+        "What is off the diagonal is answered as another task."
+    )
+    table = np.array(run.result.free.found, np.float64)
+    return _matrix("Tasks found", run, table, 0.0, "samples of task", "taken for task, %", caption)
+
+
 def accuracy(result: Source) -> Picture:
     """Draw the score of each task from when it was learned, and the average over the tasks so far where it has one."""
     run = _measured(result)

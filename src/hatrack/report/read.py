@@ -110,6 +110,16 @@ class Spec(Record):
     seed: int
 
 
+class Free(Record):
+    """How tasks are found when they are not named, by a score: a row a task, and figures a task."""
+
+    score: str
+    found: list[list[Share | None]]
+    accuracy: list[Share | None] | None = None
+    none: list[Share | None]
+    auroc: Share | None = None
+
+
 class Verified(Record):
     """What was compared once all was learned; `within`: how far answers of another machine may have been apart."""
 
@@ -147,6 +157,7 @@ class Result(Record):
     tasks: list[TaskFacts] = Field(min_length=1)
     accuracy: list[list[Number | None]]
     metrics: Metrics
+    free: Free | None = None
     capacity: list[Capacity] | None = None
     reuse: list[list[Share | None]] | None = None
     blocked: list[Capacity | None] | None = None
@@ -293,12 +304,22 @@ def require_whole(result: Result, where: str, remedy: str) -> None:
     lengths = [count] * count if result.reuse is None else [len(row) for row in result.reuse]
     if lengths != [count] * count:
         broken.append(f"reuse: expected {count} rows of {count}, its rows hold {lengths}")
+    if result.free is not None:
+        broken += _unlike(result.free, count)
     for i, task in enumerate(result.tasks):
         strange = [row[i] for row in result.accuracy[i:] if i < len(row) and not _possible(row[i], task.score)]
         if strange:
             broken.append(f"accuracy: task {i + 1} is scored by {task.score}, which cannot be {strange[0]:g}")
     if broken:
         raise HatrackError(f"{where} is broken ({broken[0]}); {remedy}.")
+
+
+def _unlike(free: Free, count: int) -> list[str]:
+    """Say where what is known of answers without a task is not of so many tasks."""
+    tables = {"found": free.found, "accuracy": free.accuracy, "none": free.none}
+    lengths = {f"free.{name}": len(table) for name, table in tables.items() if table is not None}
+    lengths |= {f"free.found, row {row + 1}": len(shares) for row, shares in enumerate(free.found)}
+    return [f"{name}: expected {count} entries, got {got}" for name, got in lengths.items() if got != count]
 
 
 def _possible(value: float | None, score: str) -> bool:

@@ -61,7 +61,8 @@ def completed(run: Path, against: Sequence[Path]) -> tuple[dict[str, Any], dict[
             raise HatrackError(f"{path} cannot serve {run} as a reference: their tasks differ, so the data do.")
         _, take = REFERENCES[SERVES[method]]
         given[SERVES[method]] = take(other["accuracy"])
-    return {**result, "metrics": summary(result["accuracy"], tasks=result["tasks"], **given)}, given
+    known = {"tasks": result["tasks"], "free": result.get("free")}
+    return {**result, "metrics": summary(result["accuracy"], **known, **given)}, given
 
 
 def _measured(run: Path) -> dict[str, Any]:

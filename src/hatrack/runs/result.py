@@ -12,6 +12,7 @@ from torch import Tensor
 from hatrack import __version__, seal
 from hatrack.data.task import Task
 from hatrack.learn.learner import Learner
+from hatrack.learn.which.measured import measured
 from hatrack.measure import scale, summary
 
 SCHEMA = 1
@@ -34,11 +35,13 @@ def assemble(
 
     `blocked`, `facts` and `histograms` have an entry a task, as `capacity` has; `memory` is the peak in bytes, that of
     runs side by side in this process included; `kept` what the tasks left behind besides network and heads, in bytes;
-    `verified` what was compared once all was learned, and whether it was what it had been.
+    `free` how tasks are found when they are not named; `verified` what was compared once all was learned, and whether
+    it was what it had been.
     """
     accuracy = [line["accuracy"] for line in lines]
     marks = dict.fromkeys(learner.released, "released") | dict.fromkeys(learner.older, "older")
     tasks = [{**task, marks[t]: True} if t in marks else task for t, task in enumerate(tasks)]
+    free = measured(learner)
     blocked, facts, histograms = ([line.get(key) for line in lines] for key in ("blocked", "facts", "histograms"))
     return {
         "schema": SCHEMA,
@@ -46,7 +49,8 @@ def assemble(
         "spec": dict(spec),
         "tasks": tasks,
         "accuracy": accuracy,
-        "metrics": _metrics(learner, accuracy, tasks),
+        "metrics": _metrics(learner, accuracy, tasks, free),
+        "free": free,
         "capacity": learner.capacity(),
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
@@ -64,12 +68,15 @@ def assemble(
 
 
 def _metrics(
-    learner: Learner, accuracy: Sequence[Sequence[float | None]], tasks: Sequence[Mapping[str, Any]]
+    learner: Learner,
+    accuracy: Sequence[Sequence[float | None]],
+    tasks: Sequence[Mapping[str, Any]],
+    free: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what a run stores of its measures; of released tasks there is no score, and so no mean over all."""
     tested = [[score for score in row if score is not None] for row in accuracy]
     if tested == list(accuracy):
-        return summary(tested, tasks=tasks)
+        return summary(tested, tasks=tasks, free=free)
     there = [score for score in accuracy[-1] if score is not None]
     if not learner.released or not there or not scale(tasks).alike:
         return {}

@@ -92,6 +92,7 @@ def _score(value: float) -> str:
 def _figures(result: Mapping[str, Any]) -> list[str]:
     metrics = result["metrics"]
     shown = {name: _figure(metrics.get(name)) for name in ("acc", "forgetting")}
+    shown |= {name: _figure(metrics[name]) for name in ("acc_free", "task_acc") if metrics.get(name) is not None}
     if result["capacity"]:
         shown["capacity"] = percent(result["capacity"][-1]["total"])
     if result["parameters"] is not None:

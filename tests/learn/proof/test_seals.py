@@ -195,11 +195,21 @@ def test_entries_and_bytes_are_counted_by_hand() -> None:
     learner = taught("one")
     proof = learner.verify().tasks[0]
     net = [*learner.model.net.parameters(), *learner.model.net.buffers(), *learner.model.heads[0].parameters()]
-    assert proof.entries == sum(t.numel() for t in net)
-    assert proof.bytes == sum(t.nbytes for t in net)
+    assert (proof.entries, proof.bytes) == counted([*net, *known_by(learner)])
     learner = taught("sgd-frozen")
     proof = learner.verify().tasks[0]
-    assert (proof.entries, proof.bytes) == (sum(t.numel() for t in net), sum(t.nbytes for t in net))
+    assert (proof.entries, proof.bytes) == counted([*net, *known_by(learner)])
+
+
+def known_by(learner: Learner) -> list[torch.Tensor]:
+    """Return the statistics by which samples of the first task are known."""
+    which = learner.tasks[0].which
+    assert which is not None
+    return list(which.tensors().values())
+
+
+def counted(tensors: list[torch.Tensor]) -> tuple[int, int]:
+    return sum(t.numel() for t in tensors), sum(t.nbytes for t in tensors)
 
 
 def test_probes_of_the_user_are_compared_when_they_are_handed_in_again(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from hatrack.data.inputs import Inputs
 from hatrack.learn.processor import processor
 from hatrack.learn.proof.relied import Relied, relied_on
-from hatrack.learn.proof.seals import Seal, broken, seal
+from hatrack.learn.proof.seals import Finished, Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
 from hatrack.methods.base import Method
 from hatrack.modes import one_thread
 from hatrack.notebook import card, line, table
-from hatrack.targets import Target
 from hatrack.tree import mapped
 from hatrack.visible import visible
 
@@ -156,17 +154,6 @@ class Probe:
     relied: Relied | None = None
 
 
-class Finished(Protocol):
-    """What is known of a finished task."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def inputs(self) -> Inputs: ...
-
-
 @torch.no_grad()
 def probe_logits(method: Method, x: Any, task: int) -> Tensor:
     """Return the logits by which a task is held to its word, in float32: rounded products no two machines do alike."""
@@ -181,9 +168,7 @@ def witness(method: Method, task: int, about: Finished, x: Any, own: tuple[str, 
     """Return what a task that has just ended is held to; `own`: the digest of the user's probes, and they, prepared."""
     answers: list[Tensor] = []
     asked = [x] if own is None else [x, own[1]]
-    taken = seal(
-        method, task, about.inputs, about.target, lambda: answers.extend(probe_logits(method, a, task) for a in asked)
-    )
+    taken = seal(method, task, about, lambda: answers.extend(probe_logits(method, a, task) for a in asked))
     kept = None if own is None else Own(own[0], answers[1])
     where = environment(method.model.device)
     return Probe(answers[0], where, taken, kept, relied=relied_on(method, task, taken))
@@ -295,7 +280,7 @@ def prove(
         changed, distance = (torch.cat([pair[i].flatten() for pair in found]) for i in (0, 1))
         use = (method.use(task) if method.promises() or bool(changed.any()) else None) or {}
         drifts = tuple(locked.drifts(parameters, use))
-        odd, sealed = broken(probe.seal, method, task, about.inputs, about.target) if probe.seal else ([], [])
+        odd, sealed = broken(probe.seal, method, task, about) if probe.seal else ([], [])
         entries, size = locked.counted(use)
         largest = float(distance[changed].max()) if bool(changed.any()) else 0.0
         proofs.append(
