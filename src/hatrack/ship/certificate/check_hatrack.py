@@ -82,7 +82,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
         **{f"net/{n}": digest(x, masks.get(n)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
-        **{f"{what}/{n}": digest(x) for what in ("kind", "probe") for n, x in under(done, f"{what}/{t}/").items()},
+        **{f"{what}/{n}": digest(x) for what in ("kind", "probe", "which") for n, x in under(done, f"{what}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
     }
 
