@@ -25,6 +25,7 @@ except ImportError as missing:  # not 1, which would say that something changed
     sys.exit(3)
 
 Tasks = list[tuple[str, dict[str, str]]]  # by task, by part: a digest
+KINDS = ("kind", "probe", "which")  # what else is a task's own
 SCHEDULE = ("lr", "lr_factor", "lr_patience", "lr_min", "clip")  # settings that no answer of a finished task depends on
 
 
@@ -82,7 +83,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
         **{f"net/{n}": digest(x, masks.get(n)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
-        **{f"{what}/{n}": digest(x) for what in ("kind", "probe", "which") for n, x in under(done, f"{what}/{t}/").items()},
+        **{f"{kind}/{n}": digest(x) for kind in KINDS for n, x in under(done, f"{kind}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
     }
 
