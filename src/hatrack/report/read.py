@@ -46,8 +46,6 @@ class TaskFacts(Record):
 
     name: str
     classes: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
-    released: bool = False
-    older: bool = False
     train: Count | None = None
     valid: Count | None = None
     test: Count | None = None
@@ -57,9 +55,9 @@ class TaskFacts(Record):
     guess: Number | None = None
 
     @property
-    def there(self) -> bool:
-        """Whether the network holds it."""
-        return not (self.released or self.older)
+    def fate(self) -> str:
+        """What has become of it: "released", "older", or nothing; where it is nothing, a result does not say it."""
+        return next((fate for fate in ("released", "older") if (self.model_extra or {}).get(fate) is True), "")
 
     @model_validator(mode="before")
     @classmethod
@@ -199,10 +197,8 @@ class Run:
     @property
     def names(self) -> list[str]:
         """The tasks' names, in the order they were learned."""
-        said = (
-            (t.name, " (released)" if t.released else " (older version)" if t.older else "") for t in self.result.tasks
-        )
-        return [name + what for name, what in said]
+        marks = {"": "", "released": " (released)", "older": " (older version)"}
+        return [task.name + marks[task.fate] for task in self.result.tasks]
 
     def curve(self, field: str) -> Floats:
         """Return what every epoch has under that name; NaN where it has nothing, or nothing finite."""
@@ -388,7 +384,7 @@ def by_parameter(stored: Mapping[str, NDArray[Any]], result: Result, path: Path 
         task, _, name = key.partition("/")
         found.setdefault(name, {})[task] = fields
     every = [str(task) for task in range(len(result.tasks))]
-    tasks = {number for number, task in zip(every, result.tasks, strict=True) if task.there}
+    tasks = {number for number, task in zip(every, result.tasks, strict=True) if not task.fate}
     expected = {"all"} if all(set(each) == {"all"} for each in found.values()) else tasks
     for name, each in found.items():
         shapes = {fields.shape for fields in each.values()}
@@ -424,7 +420,7 @@ def by_site(stored: Mapping[str, NDArray[Any]], result: Result, path: Path | str
         found.setdefault(site, {})[int(task)] = gate
     rank = _rank(result)
     ordered = sorted(found, key=lambda site: (rank.get(site, len(rank)), _natural(site)))
-    there = [number for number, task in enumerate(result.tasks) if task.there]
+    there = [number for number, task in enumerate(result.tasks) if not task.fate]
     return {site: _stacked(path, site, found[site], len(result.tasks), there) for site in ordered}
 
 
