@@ -26,7 +26,7 @@ from hatrack.nets.head import Head
 from hatrack.nets.model import Model
 from hatrack.ship.answered import Answered
 from hatrack.ship.constants import fold_constants
-from hatrack.swap import Slots
+from hatrack.swap import Slots, copied
 from hatrack.targets import Target
 from hatrack.tree import at, mapped
 
@@ -84,7 +84,7 @@ class Knife:
 
     def __init__(self, model: Model, asked: Answered, head: Head, x: Any) -> None:
         self._pick, self._x, self._reference = model.picked.pick, x, asked.logits
-        self._head, self._net = copy.deepcopy(head), _copied(model.net).eval().requires_grad_(False)
+        self._head, self._net = copy.deepcopy(head), copied(model.net).eval().requires_grad_(False)
         self._given, self._initial = asked.tensors, model.initial
         self._untraced: str | None = None
         self._stirred: Stirred | None = None
@@ -327,13 +327,6 @@ def _write_out(net: nn.Module) -> None:
             module.__class__ = type(module).__bases__[0]
             for name, value in values.items():
                 module.register_parameter(name, nn.Parameter(value, requires_grad=False))
-
-
-def _copied(net: nn.Module) -> nn.Module:
-    """Return a copy of a network, without results that training has left in its attributes: they cannot be copied."""
-    held = (value for module in net.modules() for value in vars(module).values() if isinstance(value, Tensor))
-    copied: nn.Module = copy.deepcopy(net, {id(tensor): None for tensor in held if not tensor.is_leaf})
-    return copied
 
 
 def _held(net: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
