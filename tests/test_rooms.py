@@ -7,8 +7,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# learner.report(folder), learner.adopt(task) and learner.cut_out(task), shortcuts for users, loaded when called
-FORWARD = {"learn/learner.py imports runs", "learn/learner.py imports life", "learn/core.py imports ship"}
+# learner.report(folder), .adopt(task), .grow(…) and .cut_out(task), shortcuts for users, loaded when called
+FORWARD = {
+    "learn/learner.py imports runs",
+    "learn/learner.py imports life",
+    "learn/core.py imports ship",
+    "learn/core.py imports life",
+    "learn/hats.py imports life",
+}
 CLONE = Path(__file__).resolve().parents[1]
 SOURCE = CLONE / "src" / "hatrack"
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
     from hatrack.life.adopt import Adopted
+    from hatrack.life.grow import Grown
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
     from hatrack.methods.hat import HAT
@@ -44,6 +45,7 @@ __all__ = [
     "EngineWarning",
     "Epoch",
     "Explanation",
+    "Grown",
     "HatrackError",
     "HatrackWarning",
     "Hats",
@@ -68,6 +70,7 @@ _HOMES = {
     "EngineWarning": "errors",
     "Epoch": "learn.fit",
     "Explanation": "masks.explain",
+    "Grown": "life.grow",
     "HAT": "methods.hat",
     "HatrackError": "errors",
     "HatrackWarning": "errors",

@@ -12,7 +12,7 @@ from functools import wraps
 from numbers import Integral
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -38,6 +38,9 @@ from hatrack.methods.base import Method
 from hatrack.modes import undisturbed
 from hatrack.nets.model import Model
 from hatrack.tree import mapped
+
+if TYPE_CHECKING:
+    from hatrack.life.grow import Grown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -304,6 +307,16 @@ class Core:
 
         return cut_out(self, self.index(task))
 
+    def grow(self, more: float | Mapping[str, int]) -> Grown:
+        """Widen the network between two tasks: 0.25 for a quarter more units at every site, or units by site.
+
+        The network is widened in place: what you hold of it (the module, its parameters) stays what it is. What cannot
+        be widened is named in the answer. Finished tasks answer bit for bit as before, at the width of then.
+        """
+        from hatrack.life.grow import grow
+
+        return grow(self, more)
+
     # ---- what it looks like
 
     def __repr__(self) -> str:
@@ -317,14 +330,17 @@ class Core:
         return known if known else None
 
     def masks(self) -> dict[str, Tensor] | None:
-        """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks."""
+        """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks.
+
+        Over the units of now: those that came after the task are off.
+        """
         gates = self._gates()
         if gates is None:
             return None
         return {
             f"{t}/{site.name}": part.cpu().contiguous()
             for t, gate in enumerate(gates)
-            for site, part in self.model.units.by_site(gate)
+            for site, part in self.model.units.by_site(self.model.spread_units(t, gate))
         }
 
     def weight_masks(self) -> dict[str, Tensor] | None:

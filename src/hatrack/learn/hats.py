@@ -18,10 +18,10 @@ clipped, scaled or added them up; locked entries get their bits back after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, fx, nn
@@ -50,6 +50,9 @@ from hatrack.methods.hat import HAT
 from hatrack.modes import undisturbed
 from hatrack.targets import Target
 from hatrack.tree import at, count, mapped, shapes
+
+if TYPE_CHECKING:
+    from hatrack.life.grow import Grown
 
 
 class Hats(nn.Module):
@@ -369,6 +372,10 @@ class Hats(nn.Module):
                 f"loop needs to go on by state_dict()."
             )
         self._core.save(folder)
+
+    def grow(self, more: float | Mapping[str, int]) -> Grown:
+        """Widen the network between two tasks, in place: see Learner.grow. Optimisers made before know it no more."""
+        return self._core.grow(more)
 
     def cut_out(self, task: int | str) -> fx.GraphModule:
         """Return a finished task as a plain module without the units that it has closed; as a learner does."""

@@ -8,7 +8,7 @@ a flatten, a concatenation or the gates of an LSTM have put the new ones between
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -122,6 +122,21 @@ def _require_same(name: str, old: list[Use], wide: list[Use], keep: Kept, shape:
             same = torch.broadcast_shapes(ids.shape, before.shape, shape) == shape
             if not same or not bool((ids == before.cpu()).all()):
                 raise Fixed(f"{name} would be read in another order")
+
+
+def remembered(net: nn.Module, names: Iterable[str]) -> Callable[[], None]:
+    """Return what gives these tensors their values of now back, and all layers their widths."""
+    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    values = {name: tensors[name].data for name in names}
+    told = [(m, {k: v for k, v in vars(m).items() if isinstance(v, int | tuple)}) for m in net.modules()]
+
+    def undo() -> None:
+        for name, value in values.items():
+            tensors[name].data = value
+        for layer, known in told:
+            vars(layer).update(known)
+
+    return undo
 
 
 def resize(net: nn.Module, shapes: Mapping[str, torch.Size]) -> None:

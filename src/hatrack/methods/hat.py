@@ -24,6 +24,7 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.masks.gates import flushed, gate, sparsity
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
 from hatrack.methods.parts.hard_attention import HardAttention
@@ -57,7 +58,8 @@ class HAT(HardAttention):
         """a^{<t}: the largest gate that any finished task has put on each unit."""
         if not self.masks:
             return torch.zeros(self.model.units.size, device=self.model.device)
-        return torch.stack([mask.float() for mask in self.masks]).amax(0)
+        spread = self.model.spread_units
+        return torch.stack([spread(task, mask.float()) for task, mask in enumerate(self.masks)]).amax(0)
 
     def forward(self, x: Any) -> Tensor:
         if self.fixed:
@@ -82,7 +84,10 @@ class HAT(HardAttention):
         return self.gated(x, task, self.masks[task] if learned else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self._used(self.masks[task].float())
+        return self._used(self.model.spread_units(task, self.masks[task].float()))
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Nothing is shared: masks keep their width."""
 
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
@@ -99,7 +104,7 @@ class HAT(HardAttention):
         return self.guarantee and self.hard and self.norm != "shared"
 
     def learned_besides(self, tasks: int) -> int:
-        return tasks * self.model.units.size
+        return sum(self.model.width(task).units.size for task in range(tasks))
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]

@@ -29,6 +29,7 @@ from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
 from hatrack.masks.weight_gates import gated_entries
+from hatrack.masks.widen import Places
 from hatrack.methods.ewc import MEAN, consolidate
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.anchor import Anchor
@@ -71,7 +72,7 @@ class PMask(HardAttention):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.masks = PackedMasks(self.shared(), biases=True)
+        self.masks = PackedMasks(self.model, self.shared(), biases=True)
 
     def private(self) -> Mapping[str, Tensor]:
         net, initial = self.model.net, self.model.initial
@@ -99,7 +100,7 @@ class PMask(HardAttention):
         return self.hard
 
     def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
-        return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
+        return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates, task), task))
 
     def end_task(self, feed: Feed) -> None:
         gates = self.final_gates()
@@ -117,10 +118,15 @@ class PMask(HardAttention):
         return self.gated(x, task, self.masks.flat(task) if finished else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return self.masks.complete(self.masks.of(task))
+        return self.masks.complete(self.masks.of(task), task)
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Nothing is shared but EWC's anchors: masks keep their width."""
+        if self.lam:
+            raise HatrackError(f"pmask: lam = {self.lam:g} holds weights of the width that they had; leave lam out.")
 
     def learned_besides(self, tasks: int) -> int:
-        return tasks * sum(self.masks.sizes)
+        return self.masks.entries(tasks)
 
     def promises(self) -> bool:
         return self.hard
@@ -129,4 +135,4 @@ class PMask(HardAttention):
         taken = self.masks.union().float()
         if self.task == len(self.masks.packed):
             taken = torch.maximum(taken, self.final_gates())
-        return self.masks.complete(self.masks.by_name(taken))
+        return self.masks.by_name(taken)

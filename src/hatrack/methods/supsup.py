@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
+from hatrack.masks.widen import Places
 from hatrack.methods.parts.subnetworks import Subnetworks
 
 
@@ -39,9 +40,21 @@ class SupSup(Subnetworks):
         super().begin_task(task, feed, generator)
         if task == 0:  # done again when an interrupted first task is taken up: it changes nothing then
             for weight in self.masks.masked.values():
-                weight.copy_(torch.where(weight >= 0, 1.0, -1.0) * (2 / weight[0].numel()) ** 0.5)
+                weight.copy_(constant(weight))
         self.score(self.drawn(generator))
+
+    @torch.no_grad()
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        for name, weight in self.masks.masked.items():
+            old = places.taken(name, weight)
+            weight.copy_(places.spread(name, old, constant(weight)))
 
     def trainable(self) -> dict[str, Tensor]:
         fixed = {f"net/{name}" for name in self.shared()}
         return {name: tensor for name, tensor in super().trainable().items() if name not in fixed}
+
+
+def constant(weight: Tensor) -> Tensor:
+    """Return ±√(2/fan_in) with the signs of a weight."""
+    size: float = (2 / weight[0].numel()) ** 0.5
+    return torch.where(weight >= 0, size, -size)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
 from hatrack.methods.parts.subnetworks import Subnetworks
@@ -46,8 +47,13 @@ class WSN(Subnetworks):
     def begin_task(self, task: int, feed: Feed, generator: torch.Generator) -> None:
         super().begin_task(task, feed, generator)
         self.score(self.last or self.drawn(generator))
-        taken = self.masks.complete(self.masks.by_name(self.masks.union()))  # biases after the first task, as a whole
+        taken = self.masks.in_all(self.masks.by_name(self.masks.union()), task)  # biases after the first, as a whole
         self.lock = Lock(self.masks.shared, taken) if task else None
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Scores go on; those of new weights are drawn."""
+        drawn = self.drawn(generator)
+        self.last = {name: places.spread(name, scores, drawn[name]) for name, scores in self.last.items()}
 
     def end_task(self, feed: Feed) -> None:
         super().end_task(feed)

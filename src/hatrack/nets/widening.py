@@ -40,6 +40,7 @@ class Plan:
     """
 
     more: dict[Part, int]
+    counts: list[int]  # how many units each part of the network gets
     tensors: dict[str, Tensor]
     units: UnitMap
     places: Places
@@ -151,7 +152,8 @@ class Widening:
         found = places(model.units, units, self._widths.parts, more)
         if {name: list(shape) for name, shape in shapes.items()} != {n: list(new[n].shape) for n in found.kept}:
             raise Fixed("other tensors would have to grow than can")
-        return Plan(more, {n: v.to(own[n]) for n, v in new.items()}, units, found)
+        counts = [more.get(part, 0) for part in self._widths.parts]
+        return Plan(more, counts, {n: v.to(own[n]) for n, v in new.items()}, units, found)
 
 
 def _by_heads(groups: list[Tie], asked: Mapping[Part, int]) -> Iterator[Tie]:
