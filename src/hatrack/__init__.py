@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hatrack.learn.schedule import ByStep
     from hatrack.learn.state import load
     from hatrack.life.adopt import Adopted
+    from hatrack.life.forecast import Forecast
     from hatrack.life.grow import Grown
     from hatrack.masks.explain import Explanation, explain
     from hatrack.methods.base import Method
@@ -45,6 +46,7 @@ __all__ = [
     "EngineWarning",
     "Epoch",
     "Explanation",
+    "Forecast",
     "Grown",
     "HatrackError",
     "HatrackWarning",
@@ -70,6 +72,7 @@ _HOMES = {
     "EngineWarning": "errors",
     "Epoch": "learn.fit",
     "Explanation": "masks.explain",
+    "Forecast": "life.forecast",
     "Grown": "life.grow",
     "HAT": "methods.hat",
     "HatrackError": "errors",

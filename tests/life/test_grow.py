@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -293,7 +294,7 @@ def test_a_growth_that_fails_never_was(method: str, where: str, monkeypatch: pyt
         learner.grow(0.25)
     monkeypatch.undo()
     assert equal(held, everything(learner))
-    assert (learner.model.generations, learner.model.growth) == ([], [])
+    assert (learner.model.generations, learner.growths) == ([], [])
     assert (learner.model.net[1].out_features, learner.model.net[5].normalized_shape) == (20, (16,))
     assert same(before, answers(learner, x, 2))
     assert learner.verify().ok
@@ -366,3 +367,79 @@ def test_pictures_of_a_residual_network_grow_their_streams() -> None:
     grown = learner.grow({"conv": 2})
     assert grown.sites == {"conv": (4, 6)}
     assert learner.model.net.stages[0][1].conv2.out_channels == 6
+
+
+# ---- by itself
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10), nn.ReLU())
+
+
+@pytest.mark.parametrize("method", ["hat", "pmask", "packnet", "wsn"])
+def test_room_is_made_before_a_task_that_finds_none(method: str, tmp_path: Path) -> None:
+    made = METHODS[method](grow=0.5, grow_below=0.9, budget=2500, **GROWING[method])
+    learner = Learner(small(), made, epochs=1, device="cpu")
+    parts, free = digits(), []
+    for task in parts:
+        known = learner.capacity()
+        free.append(None if known is None else 1 - max(known[-1]["layers"].values()))
+        learner.learn(task)
+    steps = learner.growths
+    assert steps, "some layer had less than 90 % free"
+    assert steps[0].tasks >= 1  # the first task has all the room there is
+    assert all(free[step.tasks] < 0.9 for step in steps)
+    assert steps[0].parameters[0] == 64 * 12 + 12 + 120 + 10
+    assert all(b.parameters[0] == a.parameters[1] for a, b in pairwise(steps))
+    assert steps[-1].parameters[1] <= 2500 < 1.5 * 1.5 * steps[-1].parameters[1]
+    assert learner.verify().ok
+    learner.save(tmp_path)
+    loaded = hatrack.load(tmp_path, small(), device="cpu")
+    assert loaded.growths == learner.growths
+    assert equal(everything(loaded), everything(learner))
+
+
+def test_nothing_grows_while_there_is_room_or_no_budget() -> None:
+    for settings in ({"grow_below": 0.0}, {"budget": 800}, {"grow": 0.0}):
+        learner = Learner(small(), HAT(**{"grow": 0.25, "grow_below": 1.0, **settings}), epochs=1, device="cpu")
+        for task in digits()[:3]:
+            learner.learn(task)
+        assert learner.growths == []
+    with pytest.raises(HatrackError, match="leave grow out"):
+        METHODS["cat"](grow=0.25)
+
+
+def test_a_task_that_fails_takes_its_room_away_again() -> None:
+    learner, other = (Learner(small(), HAT(grow=0.5, grow_below=1.0), epochs=2, device="cpu") for _ in range(2))
+    for each in (learner, other):
+        each.learn(digits()[0])
+    held = everything(learner)
+
+    def fails(epoch: hatrack.Epoch) -> None:
+        assert learner.growths
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        learner.learn(digits()[1], on_epoch=fails)
+    assert learner.growths == []
+    assert equal(held, everything(learner))
+    for each in (learner, other):
+        each.learn(digits()[1])
+    assert equal(everything(learner), everything(other))
+    assert len(learner.growths) == 1
+
+
+def test_a_loop_of_the_users_finds_the_room() -> None:
+    hats = hatrack.Hats(small(), HAT(grow=0.5, grow_below=1.0))
+    for number, task in enumerate(digits()[:2]):
+        hats.begin(task.name, hatrack.targets.Classification(2), steps=1, example=torch.rand(2, 8, 8))
+        assert next(hats.net.parameters()).shape[0] == (12, 18)[number]
+        optimizer = hats.guard(torch.optim.SGD(hats.trainable(), lr=0.1))
+        loss = nn.functional.cross_entropy(hats(torch.rand(4, 8, 8)), torch.tensor([0, 1, 0, 1])) + hats.penalty()
+        loss.backward()
+        optimizer.step()
+        hats.end()
+    assert hats.verify().ok
+    assert hats.grow({"1": 2}).sites == {"1": (18, 20)}
+    assert hats.verify().ok

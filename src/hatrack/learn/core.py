@@ -25,6 +25,7 @@ from hatrack.learn.binned import used_fields
 from hatrack.learn.capacity import taken_weights, used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
 from hatrack.learn.fit import Fit, Resume
+from hatrack.learn.growth import Growth
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Learned
@@ -40,6 +41,7 @@ from hatrack.nets.model import Model
 from hatrack.tree import mapped
 
 if TYPE_CHECKING:
+    from hatrack.life.forecast import Forecast
     from hatrack.life.grow import Grown
 
 P = ParamSpec("P")
@@ -86,6 +88,7 @@ class Core:
         self.tasks: list[Learned] = []  # the task in progress included
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
+        self.growths: list[Growth] = []
         self.locked_values = proof.LockedValues()
         self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
         self.scheduled_with: str | None = None  # the schedule's name, or the kind of scheduler that a callable made
@@ -316,6 +319,21 @@ class Core:
         from hatrack.life.grow import grow
 
         return grow(self, more)
+
+    @_alone
+    def forecast(self, grow: float = 0.25) -> Forecast:
+        """Return how many more tasks of the size seen so far fit, and how many if the network grew by so much now."""
+        from hatrack.life.forecast import forecast
+
+        return forecast(self, grow)
+
+    def _make_room(self) -> Callable[[], None] | None:
+        """Let the network grow where the method wants it to; return what undoes it, None where nothing is done."""
+        if not getattr(self.method, "grow", 0.0) or not self.finished:
+            return None
+        from hatrack.life.grow import make_room
+
+        return make_room(self)
 
     # ---- what it looks like
 

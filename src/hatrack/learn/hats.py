@@ -36,6 +36,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.core import Core
 from hatrack.learn.first_input import first_input
 from hatrack.learn.groups import Groups, grouped
+from hatrack.learn.growth import room_made
 from hatrack.learn.guard import Guard
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
@@ -127,15 +128,16 @@ class Hats(nn.Module):
         target = target.without_data(f"task {name!r}") if task is None else task.target
         refuse_target(core.method, name, target)
         feed = _Absent(core.method) if task is None else Feed([_part(core, task)], core.device, training=True)
-        before = Before(core)
-        core._before = before
-        try:
-            with undisturbed(), model.turn:
-                self._begin(name, target, self._example(name, example, task), feed, steps)
-        except BaseException:
-            core._go_back(before, name)
-            self._forget()
-            raise
+        with room_made(core):
+            before = Before(core)
+            core._before = before
+            try:
+                with undisturbed(), model.turn:
+                    self._begin(name, target, self._example(name, example, task), feed, steps)
+            except BaseException:
+                core._go_back(before, name)
+                self._forget()
+                raise
         for p in self.parameters():
             p.grad = None  # of the task before: a loop that clears gradients after its steps would add to them
         self._feed, self._steps, self._done, self._worn = feed, steps, 0, None

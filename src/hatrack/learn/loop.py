@@ -23,6 +23,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import check_free
 from hatrack.learn.fit import Fit, Phase
+from hatrack.learn.growth import room_made
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
@@ -40,7 +41,7 @@ def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Gen
     method, turn = learner.method, learner.model.turn
     task = with_ids(learner.model, task)
     data = gather(learner, task)
-    with all_or_nothing(learner, task):
+    with room_made(learner), all_or_nothing(learner, task):
         with turn:
             history = begin_task(learner, task, data.train)
         tell(callbacks, "on_begin", learner)

@@ -37,6 +37,7 @@ from hatrack.data.inputs import Inputs
 from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
+from hatrack.learn.growth import Growth
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Learned
 from hatrack.learn.proof import verification as proof
@@ -47,7 +48,6 @@ from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.modes import undisturbed
 from hatrack.nets.head import new_head
-from hatrack.nets.model import Model
 from hatrack.nets.precision import Precision
 from hatrack.nets.widening import Widening
 from hatrack.registry import said
@@ -83,13 +83,14 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         if probe.x is not None:
             learner.probes[t] = proof.renewed(learner.method, t, probe, learner._drawn(t))
     resume = _in_training(learner)
+    when = learner.finished, len(learner.growths)
     drafts = [
-        _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
+        _draft(learner, folder, "tasks", when, _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
     before = _before(learner)
     if before is not None:
-        drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
+        drafts.append(_draft(learner, folder, "before", when, lambda _: before.net))
     if resume is not None:
         key = (learner.finished, resume.phase, resume.numbers["best_epoch"])
         drafts.append(_draft(learner, folder, "best", key, lambda _: resume.best))
@@ -124,7 +125,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "optimizer": learner.trained_with,
         "scheduler": learner.scheduled_with,
         "corrected": learner.model.corrections(),
-        **_growth(learner.model),
+        **_growth(learner),
         **({"code": code} if code else {}),
         **({"run": dict(run)} if run else {}),
     }
@@ -146,10 +147,10 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
     return write
 
 
-def _growth(model: Model) -> dict[str, Any]:
+def _growth(learner: Core) -> dict[str, Any]:
     """Return how the network came to be as wide as it is, and what shapes its tensors had at first."""
-    steps = [{"tasks": tasks, "units": counts} for tasks, counts in model.growth]
-    return {"growth": {"first": model.first_shapes, "steps": steps}} if steps else {}
+    steps = [asdict(step) for step in learner.growths]
+    return {"growth": {"first": learner.model.first_shapes, "steps": steps}} if steps else {}
 
 
 def _intact(text: str, page: dict[str, Any]) -> bool:
@@ -448,9 +449,11 @@ def _regrow(learner: Learner, growth: dict[str, Any] | None, example: Any) -> No
     if growth is None:
         return
     model.initial = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
-    for step in growth["steps"]:
+    for told in growth["steps"]:
+        step = Growth.restored(told)
         model.look(example)
-        model.widen(Widening(model, 0).exactly(step["units"]), step["tasks"])
+        model.widen(Widening(model, 0).exactly(step.units), step.tasks)
+        learner.growths.append(step)
     model.initial = wide
     for generation in model.generations:
         generation.model.initial = generation.taken(wide)

@@ -10,18 +10,21 @@ to the last bit all is put back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
 import torch
 
-from hatrack.errors import HatrackError, unknown
+from hatrack.errors import CapacityWarning, HatrackError, unknown
 from hatrack.learn.capacity import taken_weights
+from hatrack.learn.growth import Growth
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.seeds import generator, stream
 from hatrack.methods.base import Method
+from hatrack.methods.parts.growing import Growing, short_sites
 from hatrack.modes import undisturbed
 from hatrack.nets.widening import Plan, Widening
 
@@ -71,7 +74,7 @@ def grow(core: Core, more: float | Mapping[str, int]) -> Grown:
         if type(core.method).grown is Method.grown:
             core.method.grown(None, torch.Generator())  # type: ignore[arg-type]  # which says why not
         plan = planned(core, more)
-        return carried_out(core, plan)
+        return carried_out(core, plan)[0]
 
 
 def planned(core: Core, more: float | Mapping[str, int]) -> Plan:
@@ -89,7 +92,7 @@ def planned(core: Core, more: float | Mapping[str, int]) -> Plan:
 
 
 def _seed(core: Core) -> int:
-    return stream(core.seed, "grow", len(core.model.growth))
+    return stream(core.seed, "grow", len(core.growths), 0)
 
 
 def _wanted(core: Core, more: Mapping[str, int]) -> dict[str, int]:
@@ -104,36 +107,56 @@ def _wanted(core: Core, more: Mapping[str, int]) -> dict[str, int]:
     return dict(more)
 
 
-def carried_out(core: Core, plan: Plan) -> Grown:
-    """Widen the network as it was planned; put all back where an old task would answer otherwise."""
+def carried_out(core: Core, plan: Plan) -> tuple[Grown, Callable[[], None]]:
+    """Widen the network as it was planned, and return what undoes it; put all back where a task answers otherwise."""
     model, method = core.model, core.method
-    sizes, before = {site.name: site.size for site in model.units.sites}, _parameters(core)
-    answers = _answers(core)
+    sizes, before, answers = {site.name: site.size for site in model.units.sites}, _parameters(core), _answers(core)
     state = {name: tensor.detach().clone() for name, tensor in method.state().items()}
-    values, held = dict(core.locked_values.values), dict(core.locked_values.held)
-    undo = model.widen(plan, core.finished)
+    locked = core.locked_values
+    values, held, known = dict(locked.values), dict(locked.held), list(core.growths)
+    undo_model = model.widen(plan, core.finished)
+
+    def undo() -> None:
+        undo_model()
+        method.load_state(state, core.finished, model.device)
+        locked.values, locked.held = values, held
+        core.growths[:] = known
+
     try:
-        method.grown(plan.places, generator(core.seed, "grow", len(model.growth)))
-        core.locked_values.widen(plan.places, dict(model.net.named_parameters()))
+        method.grown(plan.places, generator(core.seed, "grow", len(known), 1))
+        locked.widen(plan.places, dict(model.net.named_parameters()))
         for task, (then, now) in enumerate(zip(answers, _answers(core), strict=True)):
             if then.shape != now.shape or not bool(proof.same_bits(then, now).all()):
                 raise HatrackError(
                     f"{type(model.net).__name__} cannot grow: task {core.tasks[task].name!r} would give other answers "
                     f"at its old width; all is as it was."
                 )
+        sites = {site: (sizes[site], sizes[site] + count) for site, count in plan.sites.items() if count}
+        parameters, taken = (before, _parameters(core)), taken_weights(method)
+        core.growths.append(Growth(core.finished, plan.counts, sites, parameters, taken))
     except BaseException:
         undo()
-        method.load_state(state, core.finished, model.device)
-        core.locked_values.values, core.locked_values.held = values, held
         raise
-    core.stored.clear()  # its keys do not tell this network from the one before
-    taken = taken_weights(method) if core.finished else None
-    return Grown(
-        {site: (sizes[site], sizes[site] + count) for site, count in plan.sites.items() if count},
-        plan.left,
-        (before, _parameters(core)),
-        None if taken is None else 1 - taken["total"],
-    )
+    return Grown(sites, plan.left, parameters, None if taken is None else 1 - taken["total"]), undo
+
+
+def make_room(core: Core) -> Callable[[], None] | None:
+    """Widen the sites that are short of free weights, within the method's budget (methods/parts/growing.py)."""
+    method = core.method
+    assert isinstance(method, Growing)
+    with core.model.alone(), undisturbed():
+        short = short_sites(core.model.units.sites, taken_weights(method), method.grow_below)
+        share, most = method.grow, method.budget or float("inf")
+        while short and share * max(site.size for site in short) > 0.5:
+            try:
+                plan = Widening(core.model, _seed(core)).plan({site.name: ceil(share * site.size) for site in short})
+            except HatrackError as error:
+                warnings.warn(CapacityWarning(f"no room can be made: {error}"), stacklevel=6)
+                return None
+            if _parameters(core) + plan.added <= most:
+                return carried_out(core, plan)[1]
+            share /= 2
+    return None
 
 
 def _parameters(core: Core) -> int:

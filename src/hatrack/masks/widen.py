@@ -132,7 +132,7 @@ def remembered(net: nn.Module, names: Iterable[str]) -> Callable[[], None]:
 
     def undo() -> None:
         for name, value in values.items():
-            tensors[name].data = value
+            _give(tensors[name], value)
         for layer, known in told:
             vars(layer).update(known)
 
@@ -149,8 +149,7 @@ def resize(net: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
     layers += [m for m in net.modules() if isinstance(m, nn.MultiheadAttention) and m.out_proj in layers]
     each = [_per_group(layer) for layer in layers]
     for name, shape in shapes.items():
-        tensors[name].grad = None
-        tensors[name].data = torch.full(shape, torch.nan, dtype=tensors[name].dtype, device=tensors[name].device)
+        _give(tensors[name], torch.full(shape, torch.nan, dtype=tensors[name].dtype, device=tensors[name].device))
     for layer, size in zip(layers, each, strict=True):
         if isinstance(layer, _ConvNd) and size:
             layer.groups = layer.weight.shape[0] // size
@@ -163,7 +162,19 @@ def fill(net: nn.Module, values: Mapping[str, Tensor]) -> None:
     """Give tensors these values, of any shape, in place: whoever holds on to a tensor has the new one."""
     tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     for name, value in values.items():
-        tensors[name].data = value.to(tensors[name])
+        _give(tensors[name], value.to(tensors[name]))
+
+
+def _give(tensor: Tensor, value: Tensor) -> None:
+    """Let a tensor hold a value of another shape.
+
+    A graph that is still alive, as a loop's last loss, has autograd remember the old shape, until the type changes.
+    """
+    tensor.grad = None
+    tensor.data = torch.empty(
+        0, dtype=torch.float16 if value.dtype != torch.float16 else torch.float32, device=value.device
+    )
+    tensor.data = value
 
 
 def _per_group(layer: nn.Module) -> int:

@@ -70,6 +70,8 @@ class CAT(HAT):
         super().__post_init__()
         if self.fixed:
             raise HatrackError(f"cat has phases of its own, and cannot start {self.start}; use hat, or start = normal.")
+        if self.grow:
+            raise HatrackError("cat looks at the features of all tasks, which must be of one width; leave grow out.")
 
     def attach(self, model: Model) -> None:
         super().attach(model)

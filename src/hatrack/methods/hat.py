@@ -27,12 +27,13 @@ from hatrack.masks.lock import Lock
 from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.norms import NORM_HELP, NORMS
 
 
 @dataclass
-class HAT(HardAttention):
+class HAT(Growing, HardAttention):
     """Hard attention to the task: a learned gate on every unit, weights between gated units locked."""
 
     name: ClassVar[str] = "hat"

@@ -30,6 +30,7 @@ from hatrack.masks.widen import Places
 from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, scratch
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.norms import NORM_HELP
 from hatrack.methods.parts.weight_masks import WeightMasks
 from hatrack.nets.model import Model
@@ -38,7 +39,7 @@ FREE = 0  # the owner of a weight that no task has; task t (from 0) owns with t 
 
 
 @dataclass
-class PackNet(Method):
+class PackNet(Growing, Method):
     """Give every task the largest of the weights that earlier tasks left free."""
 
     name: ClassVar[str] = "packnet"

@@ -35,6 +35,7 @@ from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.anchor import Anchor
 from hatrack.methods.parts.declared import part
 from hatrack.methods.parts.fisher import fisher_diagonal
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.weight_masks import PackedMasks
 from hatrack.nets.model import Model
@@ -43,7 +44,7 @@ OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 @dataclass
-class PMask(HardAttention):
+class PMask(Growing, HardAttention):
     """Hard attention on every single weight and bias."""
 
     name: ClassVar[str] = "pmask"

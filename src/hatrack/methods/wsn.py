@@ -25,11 +25,12 @@ from hatrack.masks.lock import Lock
 from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.subnetworks import Subnetworks
 
 
 @dataclass
-class WSN(Subnetworks):
+class WSN(Growing, Subnetworks):
     """Find a subnetwork for every task, among the frozen weights of old tasks and free ones, which it trains."""
 
     name: ClassVar[str] = "wsn"

@@ -62,7 +62,6 @@ class Model:
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
         self.generations: list[Generation] = []  # the widths that the network has had, less that of now
-        self.growth: list[tuple[int, list[int]]] = []  # every widening: tasks finished by then, units each part got
         self.first_shapes: dict[str, list[int]] = {}  # of tensors that have been widened
         self._slots = Slots(self.net)
 
@@ -185,7 +184,6 @@ class Model:
             self.generations = [Generation(g.tasks, g.model, g.places.then(plan.places)) for g in self.generations]
             if tasks > max((g.tasks for g in self.generations), default=0):
                 self.generations.append(Generation(tasks, narrow, plan.places))
-            self.growth = [*self.growth, (tasks, plan.counts)]
             self.first_shapes = {**{n: list(narrow.initial[n].shape) for n in plan.tensors}, **self.first_shapes}
             self.units, self.gating = plan.units, Gating(self.net, plan.units)
             with observing(self.net), evaluating(self.net), torch.no_grad(), untouched(self.net):

@@ -46,6 +46,8 @@ class Plan:
     places: Places
     left: dict[str, str] = field(default_factory=dict)
 
+    added: int = 0  # parameters
+
     @property
     def sites(self) -> dict[str, int]:
         """How many units every site gets."""
@@ -153,7 +155,8 @@ class Widening:
         if {name: list(shape) for name, shape in shapes.items()} != {n: list(new[n].shape) for n in found.kept}:
             raise Fixed("other tensors would have to grow than can")
         counts = [more.get(part, 0) for part in self._widths.parts]
-        return Plan(more, counts, {n: v.to(own[n]) for n, v in new.items()}, units, found)
+        grown = sum(new[n].numel() - p.numel() for n, p in model.net.named_parameters() if n in new)
+        return Plan(more, counts, {n: v.to(own[n]) for n, v in new.items()}, units, found, added=grown)
 
 
 def _by_heads(groups: list[Tie], asked: Mapping[Part, int]) -> Iterator[Tie]:
