@@ -74,7 +74,7 @@ def test_growth_brings_the_free_shares_that_were_foreseen() -> None:
 @pytest.mark.filterwarnings("ignore::hatrack.errors.CapacityWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_twenty_tasks_of_permuted_digits_go_as_foreseen(seed: int) -> None:
-    """Eight of ten draws lie within a forecast: seven of ten of those after 4 to 10 tasks must hold what then happened."""
+    """Eight of ten draws lie within: of the forecasts after 4 to 10 tasks seven of ten must hold what happened."""
     learner = Learner(mlp(100, seed), HAT(), epochs=20, seed=seed, device="cpu")
     forecasts = {}
     for index, task in enumerate(hatrack.tasks("permuted-digits", seed=seed, tasks=20), start=1):

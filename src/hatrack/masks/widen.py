@@ -171,9 +171,8 @@ def _give(tensor: Tensor, value: Tensor) -> None:
     A graph that is still alive, as a loop's last loss, has autograd remember the old shape, until the type changes.
     """
     tensor.grad = None
-    tensor.data = torch.empty(
-        0, dtype=torch.float16 if value.dtype != torch.float16 else torch.float32, device=value.device
-    )
+    other = torch.float16 if value.dtype != torch.float16 else torch.float32
+    tensor.data = torch.empty(0, dtype=other, device=value.device)
     tensor.data = value
 
 
