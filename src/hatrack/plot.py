@@ -7,6 +7,7 @@ In a notebook a Picture shows itself; `.save("x.svg")`, .png and .pdf write it t
 from __future__ import annotations
 
 from hatrack.report.formula_plots import embedding_gradient
+from hatrack.report.growth_plots import forecast, parameters
 from hatrack.report.picture import Picture
 from hatrack.report.plots import accuracy, capacity, masks, matrix, ratio, reuse, significance, training, weights
 from hatrack.report.study_plots import (
@@ -27,10 +28,12 @@ __all__ = [
     "compression",
     "each_task",
     "embedding_gradient",
+    "forecast",
     "forward_transfer",
     "masks",
     "matrix",
     "over_tasks",
+    "parameters",
     "ratio",
     "reuse",
     "seeds",

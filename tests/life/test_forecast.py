@@ -8,9 +8,7 @@ from torch import nn
 
 import hatrack
 from hatrack import HAT, HatrackError, Learner
-from hatrack.learn.capacity import LITTLE
-from hatrack.life.forecast import appetites
-from hatrack.measure.shares import Share
+from hatrack.measure.forecast import LITTLE
 from hatrack.methods import METHODS
 
 SEEDS = (3, 4)  # not those that the model was found with
@@ -21,16 +19,6 @@ def mlp(width: int, seed: int = 0) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
     )  # fmt: skip
-
-
-def shares(*layers: float) -> Share:
-    return {"total": sum(layers) / len(layers), "layers": {str(i): share for i, share in enumerate(layers)}}
-
-
-def test_appetites_by_hand_across_a_growth() -> None:
-    before, took = appetites([shares(0.5, 0.2), shares(0.8, 0.3), shares(0.6, 0.4)], {2: shares(0.4, 0.25)})
-    assert before == [[1.0, 1.0], [0.5, 0.8], [0.6, 0.75]]
-    assert took == [[0.5, 0.2], [pytest.approx(0.3), pytest.approx(0.1)], [pytest.approx(0.2), pytest.approx(0.15)]]
 
 
 def test_forecasts_say_how_much_is_free_and_what_growth_would_bring() -> None:

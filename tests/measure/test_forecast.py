@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from hatrack.measure.forecast import HORIZON, Range, ahead, fitting
+from hatrack.measure.forecast import HORIZON, Range, ahead, appetites, fitting
+from hatrack.measure.shares import Share
 
 
 def test_tasks_that_take_the_same_part_of_what_is_free() -> None:
@@ -38,3 +40,13 @@ def test_a_layer_without_room_is_no_trouble() -> None:
     paths = ahead([[1.0, 0.0], [0.5, 0.0]], [[0.5, 0.0], [0.1, 0.0]], [0.4, 0.0])
     assert np.isfinite(paths).all()
     assert fitting(paths, 0.05).high == 0
+
+
+def shares(*layers: float) -> Share:
+    return {"total": sum(layers) / len(layers), "layers": {str(i): share for i, share in enumerate(layers)}}
+
+
+def test_appetites_by_hand_across_a_growth() -> None:
+    before, took = appetites([shares(0.5, 0.2), shares(0.8, 0.3), shares(0.6, 0.4)], {2: shares(0.4, 0.25)})
+    assert before == [[1.0, 1.0], [0.5, 0.8], [0.6, 0.75]]
+    assert took == [[0.5, 0.2], [pytest.approx(0.3), pytest.approx(0.1)], [pytest.approx(0.2), pytest.approx(0.15)]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hatrack.measure.shares import Share
 
@@ -23,16 +23,9 @@ class Growth:
 
     tasks: int
     units: list[int]
-    sites: dict[str, tuple[int, int]]
-    parameters: tuple[int, int]
+    sites: dict[str, list[int]]
+    parameters: list[int]
     taken: Share | None
-
-    @classmethod
-    def restored(cls, told: Mapping[str, Any]) -> Growth:
-        """Return the record that was written down as JSON."""
-        sites = {site: (before, after) for site, (before, after) in told["sites"].items()}
-        before, after = told["parameters"]
-        return cls(told["tasks"], told["units"], sites, (before, after), told["taken"])
 
 
 @contextmanager

@@ -450,7 +450,7 @@ def _regrow(learner: Learner, growth: dict[str, Any] | None, example: Any) -> No
         return
     model.initial = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
     for told in growth["steps"]:
-        step = Growth.restored(told)
+        step = Growth(**told)
         model.look(example)
         model.widen(Widening(model, 0).exactly(step.units), step.tasks)
         learner.growths.append(step)

@@ -7,9 +7,9 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from hatrack.errors import HatrackError
-from hatrack.learn.capacity import LITTLE, taken_weights
+from hatrack.learn.capacity import taken_weights
 from hatrack.masks.unitmap import layer_of
-from hatrack.measure.forecast import Range, ahead, fitting
+from hatrack.measure.forecast import LITTLE, Range, ahead, appetites, fitting
 from hatrack.measure.shares import Share
 from hatrack.nets.widening import Widening
 
@@ -61,17 +61,6 @@ def forecast(core: Core, share: float) -> Forecast:
     wider = _wider(core, free, share)
     grown = None if wider is None else fitting(ahead(before, took, wider), LITTLE)
     return Forecast(core.finished, free, more, share, grown)
-
-
-def appetites(capacities: list[Share], widened: dict[int, Share | None]) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the free shares of all layers before every task, and what it took; `widened`: by how many tasks before."""
-    before, took = [], []
-    for task, after in enumerate(capacities):
-        last = widened.get(task) or (capacities[task - 1] if task else None)
-        start = [0.0 if last is None else last["layers"].get(layer, 0.0) for layer in after["layers"]]
-        before.append([1 - taken for taken in start])
-        took.append([max(0.0, end - taken) for end, taken in zip(after["layers"].values(), start, strict=True)])
-    return before, took
 
 
 def _wider(core: Core, free: Share, share: float) -> list[float] | None:

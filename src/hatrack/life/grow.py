@@ -133,7 +133,8 @@ def carried_out(core: Core, plan: Plan) -> tuple[Grown, Callable[[], None]]:
                 )
         sites = {site: (sizes[site], sizes[site] + count) for site, count in plan.sites.items() if count}
         parameters, taken = (before, _parameters(core)), taken_weights(method)
-        core.growths.append(Growth(core.finished, plan.counts, sites, parameters, taken))
+        told = {site: list(sizes) for site, sizes in sites.items()}
+        core.growths.append(Growth(core.finished, plan.counts, told, list(parameters), taken))
     except BaseException:
         undo()
         raise

@@ -11,18 +11,38 @@ A task fits while every layer has at least `little` of its weights free before i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from hatrack.measure.shares import Share
+
 Floats = npt.NDArray[np.float64]
+LITTLE = 0.05  # share of a layer's weights, below which a task finds no room
 BETAS = np.array([0.0, 0.5, 1.0])
 DRAWS = 600
 HORIZON = 200  # tasks beyond which nothing is said
 QUANTILES = (0.1, 0.5, 0.9)
 ROUNDING = 1e-9
+
+
+def appetites(
+    capacities: Sequence[Share], widened: Mapping[int, Share | None]
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Return the free shares of all layers before every task, and what it took of them.
+
+    capacities  what was taken after each task; widened: what was after a growth, by the number of tasks before it
+    """
+    before, took = [], []
+    for task, after in enumerate(capacities):
+        last = widened.get(task) or (capacities[task - 1] if task else None)
+        start = [0.0 if last is None else last["layers"].get(layer, 0.0) for layer in after["layers"]]
+        before.append([1 - taken for taken in start])
+        took.append([max(0.0, end - taken) for end, taken in zip(after["layers"].values(), start, strict=True)])
+    return before, took
 
 
 class Range(NamedTuple):

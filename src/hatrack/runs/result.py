@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
@@ -45,6 +46,7 @@ def assemble(
         "accuracy": accuracy,
         "metrics": {} if any(None in row for row in accuracy) else summary(accuracy, tasks=tasks),
         "capacity": learner.capacity(),
+        "growth": [asdict(step) for step in learner.growths] or None,
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
         "facts": facts if any(facts) else None,
