@@ -36,6 +36,7 @@ from hatrack.learn.refusals import refuse_shared_memory, refuse_unfit, whole
 from hatrack.learn.seeds import generator, noise
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
+from hatrack.methods.parts.growing import Growing
 from hatrack.modes import undisturbed
 from hatrack.nets.model import Model
 from hatrack.tree import mapped
@@ -329,7 +330,7 @@ class Core:
 
     def _make_room(self) -> Callable[[], None] | None:
         """Let the network grow where the method wants it to; return what undoes it, None where nothing is done."""
-        if not getattr(self.method, "grow", 0.0) or not self.finished:
+        if not (isinstance(self.method, Growing) and self.method.grow and self.finished):
             return None
         from hatrack.life.grow import make_room
 
