@@ -199,6 +199,25 @@ def test_other_methods_refuse_in_one_line() -> None:
 # ---- what is the user's
 
 
+def test_norms_without_parameters_learn_their_width(tmp_path: Path) -> None:
+    def bare() -> nn.Module:
+        torch.manual_seed(0)
+        layers = [nn.Linear(64, 8), nn.LayerNorm(8, elementwise_affine=False), nn.BatchNorm1d(8, affine=False)]
+        return nn.Sequential(nn.Flatten(), *layers, nn.ReLU(), nn.Linear(8, 6))
+
+    learner = Learner(bare(), HAT(s_max=50.0), epochs=1, device="cpu")
+    learner.learn(digits()[0])
+    x = digits()[0].test.first(5)
+    before = learner.predict(x, 0)
+    learner.grow({"1": 2})
+    learner.learn(digits()[1])
+    assert (learner.model.net[2].normalized_shape, learner.model.net[3].num_features) == ((10,), 10)
+    assert torch.equal(before, learner.predict(x, 0))
+    learner.save(tmp_path)
+    for again in (bare(), deepcopy(learner.model.net)):
+        assert torch.equal(before, hatrack.load(tmp_path, again, device="cpu").predict(x, 0))
+
+
 def test_the_network_is_widened_in_place() -> None:
     learner = learner_of()
     own = learner.model.net
@@ -415,6 +434,7 @@ def test_a_task_that_fails_takes_its_room_away_again() -> None:
     for each in (learner, other):
         each.learn(digits()[0])
     held = everything(learner)
+    learner.model.net.train()
 
     def fails(epoch: hatrack.Epoch) -> None:
         assert learner.growths
@@ -423,6 +443,7 @@ def test_a_task_that_fails_takes_its_room_away_again() -> None:
     with pytest.raises(ValueError, match="no"):
         learner.learn(digits()[1], on_epoch=fails)
     assert learner.growths == []
+    assert all(module.training for module in learner.model.net.modules())
     assert equal(held, everything(learner))
     for each in (learner, other):
         each.learn(digits()[1])

@@ -449,6 +449,7 @@ def _regrow(learner: Learner, growth: dict[str, Any] | None, example: Any) -> No
     if growth is None:
         return
     model.initial = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
+    model.observe(example)
     for told in growth["steps"]:
         step = Growth(**told)
         model.look(example)

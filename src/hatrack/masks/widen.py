@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -128,7 +129,7 @@ def remembered(net: nn.Module, names: Iterable[str]) -> Callable[[], None]:
     """Return what gives these tensors their values of now back, and all layers their widths."""
     tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     values = {name: tensors[name].data for name in names}
-    told = [(m, {k: v for k, v in vars(m).items() if isinstance(v, int | tuple)}) for m in net.modules()]
+    told = [(m, {k: v for k, v in vars(m).items() if _is_width(k, v)}) for m in net.modules()]
 
     def undo() -> None:
         for name, value in values.items():
@@ -137,6 +138,10 @@ def remembered(net: nn.Module, names: Iterable[str]) -> Callable[[], None]:
             vars(layer).update(known)
 
     return undo
+
+
+def _is_width(name: str, value: Any) -> bool:
+    return not name.startswith("_") and isinstance(value, int | tuple) and not isinstance(value, bool)
 
 
 def resize(net: nn.Module, shapes: Mapping[str, torch.Size]) -> None:
@@ -188,26 +193,29 @@ def _per_group(layer: nn.Module) -> int:
 @contextmanager
 def observing(net: nn.Module) -> Iterator[None]:
     """Let norms that have no parameters find out, in a forward pass inside, how wide they are."""
+    seen: dict[nn.Module, dict[str, Any]] = {}
     hooks = [
-        layer.register_forward_pre_hook(_observe)
+        layer.register_forward_pre_hook(partial(_observe, seen))
         for layer in net.modules()
         if isinstance(layer, nn.LayerNorm | nn.RMSNorm | nn.GroupNorm | _NormBase) and layer.weight is None
     ]
     try:
         yield
+        for layer, widths in seen.items():  # once more: whoever leaves no trace of a forward pass has put them back
+            vars(layer).update(widths)
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _observe(layer: Any, args: tuple[Any, ...]) -> None:
+def _observe(seen: dict[nn.Module, dict[str, Any]], layer: Any, args: tuple[Any, ...]) -> None:
     x = args[0]
     if isinstance(layer, nn.GroupNorm):
-        size = layer.num_channels // layer.num_groups
-        if layer.num_groups > 1 and x.shape[1] % size == 0:
-            layer.num_groups = x.shape[1] // size
-        layer.num_channels = x.shape[1]
+        size, groups = layer.num_channels // layer.num_groups, layer.num_groups
+        whole = groups > 1 and x.shape[1] % size == 0
+        seen[layer] = {"num_channels": x.shape[1], "num_groups": x.shape[1] // size if whole else groups}
     elif isinstance(layer, _NormBase):
-        layer.num_features = x.shape[1] if x.ndim > 1 else layer.num_features
+        seen[layer] = {"num_features": x.shape[1] if x.ndim > 1 else layer.num_features}
     else:
-        layer.normalized_shape = tuple(x.shape[x.ndim - len(layer.normalized_shape) :])
+        seen[layer] = {"normalized_shape": tuple(x.shape[x.ndim - len(layer.normalized_shape) :])}
+    vars(layer).update(seen[layer])

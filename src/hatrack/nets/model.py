@@ -160,6 +160,11 @@ class Model:
         generation = self.generation(task)
         return dict(values) if generation is None else generation.spread(self.tensors(), values)
 
+    def observe(self, example: Any) -> None:
+        """Let norms without parameters find out how wide the network is now."""
+        with observing(self.net), evaluating(self.net), torch.no_grad(), untouched(self.net):
+            self.picked(example)
+
     def taken(self, task: int, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return of values at the entries of now those at a task's entries."""
         generation = self.generation(task)
@@ -186,8 +191,7 @@ class Model:
                 self.generations.append(Generation(tasks, narrow, plan.places))
             self.first_shapes = {**{n: list(narrow.initial[n].shape) for n in plan.tensors}, **self.first_shapes}
             self.units, self.gating = plan.units, Gating(self.net, plan.units)
-            with observing(self.net), evaluating(self.net), torch.no_grad(), untouched(self.net):
-                self.picked(self.example)
+            self.observe(self.example)
             self.look(self.example)
         except BaseException:
             undo()
