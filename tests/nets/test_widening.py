@@ -148,3 +148,38 @@ def test_new_entries_are_drawn_as_the_layer_draws_them() -> None:
     other = Widening(model, 4).plan({"0": 100}).tensors["0.weight"]
     assert torch.equal(new, again)
     assert not torch.equal(new, other)
+
+
+class ByWidth(nn.Module):
+    """Attention whose heads are as many as fit into the width, as language models write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(8, 10)
+        self.q, self.k, self.v, self.o = nn.Linear(10, 8), nn.Linear(10, 8), nn.Linear(10, 8), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.embed(x))
+        n, t, _ = x.shape
+        q, k, v = (part(x).view(n, t, -1, 4).transpose(1, 2) for part in (self.q, self.k, self.v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, -1)
+        return (x + self.o(y)).mean(1)
+
+
+def test_heads_that_follow_from_the_width_come_as_a_whole() -> None:
+    torch.manual_seed(0)
+    model = Model(ByWidth(), CPU)
+    model.look(torch.randn(1, 5, 8))
+    plan = Widening(model, 0).plan({site.name: ceil(site.size / 4) for site in model.units.sites})
+    assert plan.sites == {"embed": 3, "q": 4, "v": 4}  # one head more, of queries and keys as of values
+    assert plan.left == {}
+    assert tuple(plan.tensors["o.weight"].shape) == (13, 12)
+
+
+def test_an_odd_wish_is_left_alone_where_it_would_take_others_with_it() -> None:
+    torch.manual_seed(0)
+    model = Model(ByWidth(), CPU)
+    model.look(torch.randn(1, 5, 8))
+    plan = Widening(model, 0).plan({"embed": 1, "q": 1})
+    assert plan.sites == {"embed": 1}
+    assert set(plan.left) == {"q"}
