@@ -58,6 +58,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "accuracy",
         "metrics",
         "capacity",
+        "growth",
         "reuse",
         "blocked",
         "facts",
