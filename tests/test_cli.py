@@ -59,6 +59,7 @@ def test_run_leaves_a_complete_folder(finished: Path) -> None:
         "metrics",
         "free",
         "capacity",
+        "growth",
         "reuse",
         "blocked",
         "facts",

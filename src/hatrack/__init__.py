@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hatrack.learn.state import load
     from hatrack.learn.which.answer import Answer
     from hatrack.life.adopt import Adopted
+    from hatrack.life.forecast import Forecast
+    from hatrack.life.grow import Grown
     from hatrack.life.observe import Observed
     from hatrack.life.release import Released
     from hatrack.life.update import Updated
@@ -49,6 +51,8 @@ __all__ = [
     "EngineWarning",
     "Epoch",
     "Explanation",
+    "Forecast",
+    "Grown",
     "HatrackError",
     "HatrackWarning",
     "Hats",
@@ -77,6 +81,8 @@ _HOMES = {
     "EngineWarning": "errors",
     "Epoch": "learn.fit",
     "Explanation": "masks.explain",
+    "Forecast": "life.forecast",
+    "Grown": "life.grow",
     "HAT": "methods.hat",
     "HatrackError": "errors",
     "HatrackWarning": "errors",

@@ -7,6 +7,7 @@ In a notebook a Picture shows itself; `.save("x.svg")`, .png and .pdf write it t
 from __future__ import annotations
 
 from hatrack.report.formula_plots import embedding_gradient
+from hatrack.report.growth_plots import forecast, parameters
 from hatrack.report.picture import Picture
 from hatrack.report.plots import (
     accuracy,
@@ -38,11 +39,13 @@ __all__ = [
     "compression",
     "each_task",
     "embedding_gradient",
+    "forecast",
     "forward_transfer",
     "found",
     "masks",
     "matrix",
     "over_tasks",
+    "parameters",
     "ratio",
     "reuse",
     "seeds",

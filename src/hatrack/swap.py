@@ -6,6 +6,7 @@ back wrongly: the swapped tensor stays in its place. Each place, a module and an
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -72,6 +73,13 @@ class Slots:
         finally:
             for table, attribute, mine in own:
                 table[attribute] = mine
+
+
+def copied(net: nn.Module) -> nn.Module:
+    """Return a copy of a network, without results that training has left in its attributes: they cannot be copied."""
+    held = (value for module in net.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    made: nn.Module = copy.deepcopy(net, {id(tensor): None for tensor in held if not tensor.is_leaf})
+    return made
 
 
 def _short(kind: dtype) -> str:

@@ -22,6 +22,7 @@ ALL = [
     "Accuracy of each task over the sequence",
     "Capacity used",
     "Weight reuse between tasks",
+    "Room for tasks to come",
     "Unit masks of fc1",
     "Unit masks of fc2",
     "Training curves",
@@ -31,9 +32,9 @@ ALL = [
 @pytest.mark.parametrize(
     ("run", "plots"),
     [
-        ({"tasks": 1}, [ALL[0], ALL[2], *ALL[4:]]),
+        ({"tasks": 1}, [ALL[0], ALL[2], *ALL[5:]]),
         ({"tasks": 5}, ALL),
-        ({"tasks": 5, "method": "sgd", "forgets": True}, [ALL[0], ALL[1], ALL[6]]),
+        ({"tasks": 5, "method": "sgd", "forgets": True}, [ALL[0], ALL[1], ALL[7]]),
         ({"tasks": 20}, ALL),
         ({"tasks": 100, "sites": {"fc1": 2048, "fc2": 512}, "epochs": 3, "soft": True}, ALL),
     ],

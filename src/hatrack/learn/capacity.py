@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from hatrack.errors import CapacityWarning
+from hatrack.measure.forecast import LITTLE
 from hatrack.measure.shares import USED, Share, blocked, share
 from hatrack.methods.base import Method
-
-LITTLE = 0.05
 
 
 def taken_weights(method: Method) -> Share | None:

@@ -27,6 +27,7 @@ from hatrack.learn.binned import used_fields
 from hatrack.learn.capacity import taken_weights, used_weights
 from hatrack.learn.copying import BY_FOLDER, copied
 from hatrack.learn.fit import Fit, Resume, evaluation_batch
+from hatrack.learn.growth import Growth
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.last_layer import notice_last_layer
 from hatrack.learn.learned import Gone, Learned
@@ -40,11 +41,14 @@ from hatrack.learn.which.scores import DEFAULT
 from hatrack.learn.which.statistics import statistics
 from hatrack.measure.shares import Share, reuse
 from hatrack.methods.base import Method
+from hatrack.methods.parts.growing import Growing
 from hatrack.modes import undisturbed
 from hatrack.nets.model import Model
 from hatrack.tree import mapped
 
 if TYPE_CHECKING:
+    from hatrack.life.forecast import Forecast
+    from hatrack.life.grow import Grown
     from hatrack.life.release import Released
     from hatrack.ship.export.export import Exported
 
@@ -95,6 +99,7 @@ class Core:
         self._pending: int | None = None  # the task that is to be updated by the one that begins
         self.probes: list[proof.Probe] = []
         self.capacities: list[Share] = []
+        self.growths: list[Growth] = []
         self.locked_values = proof.LockedValues()
         self.trained_with: str | None = None  # the kind of optimiser, where it is not the method's own
         self.scheduled_with: str | None = None  # the schedule's name, or the kind of scheduler that a callable made
@@ -281,7 +286,7 @@ class Core:
 
         return revert(self, task)
 
-    def _make_room(self) -> None:
+    def _release_oldest(self) -> None:
         """Release the oldest tasks where the method keeps so many only, before another begins."""
         from hatrack.life.release import let_go
 
@@ -497,6 +502,31 @@ class Core:
         before, signed_by, files = (None if given is None else Path(given) for given in (previous, key, exports))
         return certify(self, Path(path), before, signed_by, files)
 
+    def grow(self, more: float | Mapping[str, int]) -> Grown:
+        """Widen the network between two tasks: 0.25 for a quarter more units at every site, or units by site.
+
+        The network is widened in place: what you hold of it (the module, its parameters) stays what it is. What cannot
+        be widened is named in the answer. Finished tasks answer bit for bit as before, at the width of then.
+        """
+        from hatrack.life.grow import grow
+
+        return grow(self, more)
+
+    @_alone
+    def forecast(self, grow: float = 0.25) -> Forecast:
+        """Return how many more tasks of the size seen so far fit, and how many if the network grew by so much now."""
+        from hatrack.life.forecast import forecast
+
+        return forecast(self, grow)
+
+    def _make_room(self) -> Callable[[], None] | None:
+        """Let the network grow where the method wants it to; return what undoes it, None where nothing is done."""
+        if not (isinstance(self.method, Growing) and self.method.grow and self.finished):
+            return None
+        from hatrack.life.grow import make_room
+
+        return make_room(self)
+
     # ---- what it looks like
 
     def __repr__(self) -> str:
@@ -510,11 +540,14 @@ class Core:
         return {t: gate.float() for t, gate in gates.items() if gate is not None}
 
     def masks(self) -> dict[str, Tensor] | None:
-        """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks."""
+        """Return every finished task's gates as "<task>/<site>" → vector; None for methods without unit masks.
+
+        Over the units of now: those that came after the task are off.
+        """
         found = {
             f"{t}/{site.name}": part.cpu().contiguous()
             for t, gate in self._gates().items()
-            for site, part in self.model.units.by_site(gate)
+            for site, part in self.model.units.by_site(self.model.spread_units(t, gate))
         }
         return found or None
 

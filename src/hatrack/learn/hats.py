@@ -18,7 +18,7 @@ clipped, scaled or added them up; locked entries get their bits back after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.core import Core
 from hatrack.learn.first_input import first_input
 from hatrack.learn.groups import Groups, grouped
+from hatrack.learn.growth import room_made
 from hatrack.learn.guard import Guard
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
@@ -54,6 +55,7 @@ from hatrack.targets import Target
 from hatrack.tree import at, count, mapped, shapes
 
 if TYPE_CHECKING:
+    from hatrack.life.grow import Grown
     from hatrack.life.release import Released
     from hatrack.ship.export.export import Exported
 
@@ -130,16 +132,17 @@ class Hats(nn.Module):
         target = target.without_data(f"task {name!r}") if task is None else task.target
         refuse_target(core.method, name, target)
         feed = _Absent(core.method) if task is None else Feed([_part(core, task)], core.device, training=True)
-        before = Before(core)
-        core._before = before
-        try:
-            with undisturbed(), model.turn:
-                core._make_room()
-                self._begin(name, target, self._example(name, example, task), feed, steps)
-        except BaseException:
-            core._go_back(before, name)
-            self._forget()
-            raise
+        with room_made(core):
+            before = Before(core)
+            core._before = before
+            try:
+                with undisturbed(), model.turn:
+                    core._release_oldest()
+                    self._begin(name, target, self._example(name, example, task), feed, steps)
+            except BaseException:
+                core._go_back(before, name)
+                self._forget()
+                raise
         for p in self.parameters():
             p.grad = None  # of the task before: a loop that clears gradients after its steps would add to them
         self._feed, self._steps, self._done, self._worn = feed, steps, 0, None
@@ -393,6 +396,10 @@ class Hats(nn.Module):
                 f"loop needs to go on by state_dict()."
             )
         self._core.save(folder)
+
+    def grow(self, more: float | Mapping[str, int]) -> Grown:
+        """Widen the network between two tasks, in place: see Learner.grow. Optimisers made before know it no more."""
+        return self._core.grow(more)
 
     def cut_out(self, task: int | str) -> fx.GraphModule:
         """Return a finished task as a plain module without the units that it has closed; as a learner does."""

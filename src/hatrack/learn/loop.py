@@ -23,6 +23,7 @@ from hatrack.learn.before import Before
 from hatrack.learn.callbacks import tell
 from hatrack.learn.capacity import check_free
 from hatrack.learn.fit import Fit, Phase
+from hatrack.learn.growth import room_made
 from hatrack.learn.history import TaskHistory
 from hatrack.learn.learned import Learned
 from hatrack.learn.machine.parallel import process_group, require_joined
@@ -40,7 +41,7 @@ def learn_task(learner: Learner, task: Task, callbacks: Sequence[object]) -> Gen
     method, turn = learner.method, learner.model.turn
     task = with_ids(learner.model, task)
     data = gather(learner, task)
-    with all_or_nothing(learner, task):
+    with room_made(learner), all_or_nothing(learner, task):
         with turn:
             history = begin_task(learner, task, data.train)
         tell(callbacks, "on_begin", learner)
@@ -137,7 +138,7 @@ def begin_task(learner: Learner, task: Task, train: Feed) -> TaskHistory:
         if isinstance(target, Classification) and target.classes == 1:
             line = f"task {task.name!r} has one class: whatever is learned, its accuracy is 1."
             warnings.warn(HatrackWarning(line), stacklevel=2)
-        learner._make_room()
+        learner._release_oldest()
         if model.remaining:  # what a task that goes on has taken already is its own
             check_free(method, task.name)
         learned = Learned(task.name, target, task.inputs, _seen(learner, task))

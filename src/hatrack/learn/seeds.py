@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-PURPOSES = ("head", "method", "shuffle", "noise", "split", "net", "memory", "probe", "release")
+PURPOSES = ("head", "method", "shuffle", "noise", "split", "net", "memory", "probe", "release", "grow")
 
 
 def stream(seed: int, purpose: str, *where: int) -> int:

@@ -38,18 +38,21 @@ from hatrack.data.inputs import Inputs
 from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.before import Before
 from hatrack.learn.fit import Resume
+from hatrack.learn.growth import Growth
 from hatrack.learn.history import TaskHistory, dumps, loads, matched
 from hatrack.learn.learned import Gone, Learned
 from hatrack.learn.proof import relied
 from hatrack.learn.proof import verification as proof
 from hatrack.learn.schedule import SCHEDULERS, Scheduler
 from hatrack.learn.which.statistics import Statistics
+from hatrack.masks.widen import fill, resize
 from hatrack.methods import METHODS
 from hatrack.methods.base import Method
 from hatrack.methods.hyper import hyperparameters
 from hatrack.modes import undisturbed
 from hatrack.nets.head import new_head
 from hatrack.nets.precision import Precision
+from hatrack.nets.widening import Widening
 from hatrack.registry import said
 from hatrack.targets import Classification
 from hatrack.targets.stored import restored
@@ -85,13 +88,14 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         if probe.relied is None and t not in learner.model.released:
             probe.relied = relied.relied_on(learner.method, t, probe.seal)
     resume = _in_training(learner)
+    when = learner.finished, len(learner.growths)
     drafts = [
-        _draft(learner, folder, "tasks", learner.finished, _finished_tensors),
+        _draft(learner, folder, "tasks", when, _finished_tensors),
         _draft(learner, folder, "live", None, _live_tensors),
     ]
     before = _before(learner)
     if before is not None:
-        drafts.append(_draft(learner, folder, "before", learner.finished, lambda _: before.net))
+        drafts.append(_draft(learner, folder, "before", when, lambda _: before.net))
     if resume is not None:
         key = (learner.finished, resume.phase, resume.numbers["best_epoch"])
         drafts.append(_draft(learner, folder, "best", key, lambda _: resume.best))
@@ -131,6 +135,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
         "optimizer": learner.trained_with,
         "scheduler": learner.scheduled_with,
         "corrected": learner.model.corrections(),
+        **_growth(learner),
         **({"code": code} if code else {}),
         **({"run": dict(run)} if run else {}),
     }
@@ -150,6 +155,12 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
                 path.unlink()
 
     return write
+
+
+def _growth(learner: Core) -> dict[str, Any]:
+    """Return how the network came to be as wide as it is, and what shapes its tensors had at first."""
+    steps = [asdict(step) for step in learner.growths]
+    return {"growth": {"first": learner.model.first_shapes, "steps": steps}} if steps else {}
 
 
 def _intact(text: str, page: dict[str, Any]) -> bool:
@@ -390,6 +401,7 @@ def _built(
     stored = page.get("scheduler") or "patience"  # version 0.1 knew no other; a kind that is no name is a callable's
     chosen = scheduler if scheduler is not None else stored if stored in SCHEDULERS else "patience"
     more: dict[str, Any] = {"scheduler": chosen, "device": device, "engine": engine, "features": features}
+    _narrow_again(net, page.get("growth"), done)
     learner = Learner(net, method, optimizer, **more, **sizes)
     learner.scheduled_with = learner.scheduled_with if scheduler is not None else stored
     model = learner.model
@@ -442,6 +454,7 @@ def _built(
     learner.events = page.get("events", [])
     learner.trained_with = page.get("optimizer")
     model.corrected = list(page.get("corrected", []))
+    _regrow(learner, page.get("growth"), _example(learner, done))
     if going_on:  # version 0.1 did not save the network of before the task in progress
         _fill(model.tensors(), _under(files.get("before", live), "net/"), "the network")
         model.example = _example(learner, done) if finished else None
@@ -459,6 +472,34 @@ def _built(
     if page["fit"] is not None:
         learner._resume = Resume(page["fit"], _under(live, "fit/"), files["best"])
     return learner
+
+
+def _narrow_again(net: nn.Module, growth: dict[str, Any] | None, done: dict[str, Tensor]) -> None:
+    """Give a network that is as wide as the saved one the width of its first task, of which it grows again."""
+    if growth is None:
+        return
+    tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    first = {name: torch.Size(shape) for name, shape in growth["first"].items()}
+    if all(name in tensors and tensors[name].shape == done[f"initial/{name}"].shape for name in first):
+        resize(net, first)
+        fill(net, {n: done[f"initial/{n}"][tuple(slice(k) for k in shape)].clone() for n, shape in first.items()})
+
+
+def _regrow(learner: Learner, growth: dict[str, Any] | None, example: Any) -> None:
+    """Widen the network as it was widened, step by step; what its tensors hold is filled in later."""
+    model, wide = learner.model, learner.model.initial
+    if growth is None:
+        return
+    model.initial = {name: tensor.detach().clone() for name, tensor in model.tensors().items()}
+    model.observe(example)
+    for told in growth["steps"]:
+        step = Growth(**told)
+        model.look(example)
+        model.widen(Widening(model, 0).exactly(step.units), step.tasks)
+        learner.growths.append(step)
+    model.initial = wide
+    for generation in model.generations:
+        generation.model.initial = generation.taken(wide)
 
 
 def _method(folder: Path, page: dict[str, Any], given: Method | str | None) -> Method:

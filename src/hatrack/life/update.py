@@ -75,6 +75,7 @@ def update(learner: Learner, task: int | str, data: Task, accept: str, **told: A
         index = learner.index(task)
         name = learner.tasks[index].name
         refuse_lasting(learner, name)
+        _refuse_narrow(learner, index, "be updated")
         made = copy.copy(with_ids(learner.model, data))
         made.name, made.target = name, _grown(name, learner.tasks[index].target, data.target)
         going_on = learner._updating == index and learner._before is not None
@@ -116,6 +117,15 @@ def refuse_lasting(core: Core, name: str) -> None:
         raise HatrackError(
             f"{method.name}, as it was set, cannot update {name!r}: it does not keep apart what a task may change "
             f"alone; hat, pmask, packnet and wsn can, with hard gates and norms that are not shared."
+        )
+
+
+def _refuse_narrow(core: Core, task: int, what: str) -> None:
+    """Refuse a version of the width that the network had before it grew."""
+    if core.model.generation(task) is not None:
+        raise HatrackError(
+            f"task {core.tasks[task].name!r} cannot {what}: the network has grown since it was learned, and it keeps "
+            f"the width of then; learn what is new as a task of its own."
         )
 
 
@@ -204,6 +214,7 @@ def revert(core: Core, task: int | str) -> Verification:
         older = [t for t, n in core.versions.items() if n == number and t in core.model.copies]
         if not older:
             raise HatrackError(f"task {name!r} has no version before this one to go back to.")
+        _refuse_narrow(core, older[0], "go back")
         before = Before(core)
         try:
             return _back(core, older[0], number)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hatrack import swap
 from hatrack.errors import HatrackError, one_line
 from hatrack.features import Features, Pick
 from hatrack.masks.attention import heads
@@ -90,15 +91,13 @@ def bearable(
 
 
 def copied(net: nn.Module) -> nn.Module:
-    """Return a copy of a network, without results that training has left in its attributes: they cannot be copied."""
-    stored = (value for module in net.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    """Return a copy of a network, to be cut."""
     try:
-        found: nn.Module = copy.deepcopy(net, {id(tensor): None for tensor in stored if not tensor.is_leaf})
+        return swap.copied(net)
     except Exception as error:  # whatever the user's objects raise
         raise HatrackError(
             f"{type(net).__name__} cannot be copied, so that none can be cut: {one_line(error)}"
         ) from None
-    return found
 
 
 def held(net: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -51,6 +51,7 @@ class Recorder:
         self.unions = UnionFind()
         self.uses: dict[str, list[ParameterUse]] = {}
         self.norms: dict[str, str] = {}
+        self.statistics: dict[str, Tensor] = {}
         self.notes: list[Note] = []
         # Positions of a parameter that acts entry by entry, and the units that meet there. Which units are the same may
         # only turn out later, so this is settled when the walk is over.

@@ -41,6 +41,7 @@ def unit_map(recorder: Recorder, placement: Placement, features: Tensor) -> Unit
         reads=reads,
         features=renumber(features),
         norms=recorder.norms,
+        statistics={layer: renumber(ids) for layer, ids in recorder.statistics.items()},
         notes=list(dict.fromkeys(recorder.notes)),
     )
 

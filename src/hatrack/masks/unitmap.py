@@ -22,6 +22,8 @@ from torch import Tensor
 ON = -1
 OFF = -2
 
+STATISTICS = ("running_mean", "running_var")  # buffers of a norm: one entry a unit
+
 
 @dataclass(frozen=True)
 class Site:
@@ -77,6 +79,7 @@ class UnitMap:
     reads: list[Read]
     features: Tensor  # the unit at every entry of a sample's features
     norms: dict[str, str] = field(default_factory=dict)  # module → kind, for layers with running statistics
+    statistics: dict[str, Tensor] = field(default_factory=dict)  # module → the unit of every channel of these
     notes: list[Note] = field(default_factory=list)
     corrected: list[str] = field(default_factory=list)  # parameters that it was wrong about
     checked: bool = False  # whether it was tried on the network itself (see check.py)

@@ -27,6 +27,7 @@ from torch.optim import Optimizer
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.measure.histogram import LogHistogram
 from hatrack.methods.hyper import Documented, check, hyper
 from hatrack.methods.parts.declared import Holder
@@ -263,6 +264,13 @@ class Method(Holder):
         `batches`: prepared inputs of the task, without end.
         """
         return None
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Bring what all tasks share to the width that the network has got; what is a task's own keeps its width.
+
+        Only called between two tasks, and undone by `load_state` of what `state` was before.
+        """
+        raise HatrackError(f"{self.name} cannot learn on in a network that grows; hat and pmask can, for example.")
 
     def end_task(self, feed: Feed) -> None:
         """Consolidate: the best epoch's weights are back in place, the training samples at hand once more."""

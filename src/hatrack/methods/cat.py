@@ -32,7 +32,7 @@ from torch import Tensor
 from hatrack.data.feed import Batch, Feed
 from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
-from hatrack.methods.base import ScheduleState
+from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hat import HAT
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.attention import attend, new_attention, xavier
@@ -70,6 +70,8 @@ class CAT(HAT):
         super().__post_init__()
         if self.fixed:
             raise HatrackError(f"cat has phases of its own, and cannot start {self.start}; use hat, or start = normal.")
+        if self.grow:
+            raise HatrackError("cat looks at the features of all tasks, which must be of one width; leave grow out.")
 
     def attach(self, model: Model) -> None:
         super().attach(model)
@@ -93,6 +95,8 @@ class CAT(HAT):
         self.readout = {name: t.clone().requires_grad_() for name, t in self._start.items()}
         made = new_attention(head.in_features, head.out_features, self.heads, generator)
         self.attending = {name: t.to(head.weight).requires_grad_() for name, t in made.items()}
+
+    grown = Method.grown  # it attends to the features of all tasks, which would be of several widths
 
     def phases(self, epochs: int) -> Sequence[int]:
         return (epochs,) if self.task == 0 else (epochs,) * (self.task + 2)

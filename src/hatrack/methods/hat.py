@@ -24,14 +24,16 @@ from torch import Tensor
 from hatrack.data.feed import Feed
 from hatrack.masks.gates import flushed, gate, sparsity
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.norms import NORM_HELP, NORMS
 
 
 @dataclass
-class HAT(HardAttention):
+class HAT(Growing, HardAttention):
     """Hard attention to the task: a learned gate on every unit, weights between gated units locked."""
 
     name: ClassVar[str] = "hat"
@@ -58,7 +60,7 @@ class HAT(HardAttention):
         taken = torch.zeros(self.model.units.size, device=self.model.device)
         for task, mask in enumerate(self.masks):
             if mask.numel() and task not in self.model.copies:  # else it was released, or is an older version
-                taken = torch.maximum(taken, mask.float())
+                taken = torch.maximum(taken, self.model.spread_units(task, mask.float()))
         return taken
 
     def forward(self, x: Any) -> Tensor:
@@ -87,7 +89,12 @@ class HAT(HardAttention):
         self.lean(self.masks[task].float())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return {} if task in self.model.copies else self._used(self.masks[task].float())
+        if task in self.model.copies:
+            return {}
+        return self._used(self.model.spread_units(task, self.masks[task].float()))
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Nothing is shared: masks keep their width."""
 
     def occupied(self) -> Mapping[str, Tensor]:
         gates = self._taken()
@@ -104,7 +111,7 @@ class HAT(HardAttention):
         return self.guarantee and self.hard and self.norm != "shared"
 
     def learned_besides(self, tasks: int) -> int:
-        return tasks * self.model.units.size
+        return sum(self.model.width(task).units.size for task in range(tasks))
 
     def unit_gates(self, task: int) -> Tensor:
         return self.masks[task]

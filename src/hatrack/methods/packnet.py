@@ -26,9 +26,11 @@ from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.methods.base import Method, ScheduleState
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept, scratch
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.norms import NORM_HELP
 from hatrack.methods.parts.weight_masks import WeightMasks
 from hatrack.nets.model import Model
@@ -37,7 +39,7 @@ FREE = 0  # the owner of a weight that no task has; task t (from 0) owns with t 
 
 
 @dataclass
-class PackNet(Method):
+class PackNet(Growing, Method):
     """Give every task the largest of the weights that earlier tasks left free."""
 
     name: ClassVar[str] = "packnet"
@@ -66,7 +68,7 @@ class PackNet(Method):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.masks = WeightMasks(self.shared())
+        self.masks = WeightMasks(self.model, self.shared())
         self.finished = torch.tensor(0)
         self.owner = {n: torch.full_like(p, FREE, dtype=torch.int16) for n, p in self.masks.masked.items()}
 
@@ -83,9 +85,8 @@ class PackNet(Method):
 
     def begin_phase(self, phase: int) -> None:
         self._masks = self._visible(self.task)
-        taken = {name: (owner != self.task + 1).float() for name, owner in self.owner.items()}
-        fixed = {name: torch.full_like(p, float(not self.first)) for name, p in self.masks.others.items()}
-        self.lock = Lock(self.masks.shared, {**taken, **fixed})
+        taken = {name: owner != self.task + 1 for name, owner in self.owner.items()}
+        self.lock = Lock(self.masks.shared, self.masks.in_all(taken, self.task))
 
     def forward(self, x: Any) -> Tensor:
         return self._logits(x, self.task, self._masks)
@@ -114,7 +115,7 @@ class PackNet(Method):
         self.finished = self.finished + 1
 
     def seen(self, task: int) -> dict[str, Tensor]:
-        return {**super().seen(task), **self.masks.weights(self._visible(task))}
+        return {**super().seen(task), **self.masks.weights(self._visible(task), task)}
 
     def go_on_from(self, task: int) -> None:
         """What no later task sees of the older version's own weights is the new one's, to be trained and pruned."""
@@ -150,21 +151,31 @@ class PackNet(Method):
         return {name: self.older.get(f"{task}/{name}", owner) for name, owner in self.owner.items()}
 
     def _logits(self, x: Tensor, task: int, masks: Mapping[str, Tensor]) -> Tensor:
-        return self.model.logits(x, task, weights=self.masks.weights(masks))
+        return self.model.logits(x, task, weights=self.masks.weights(masks, task))
+
+    def _own(self, task: int) -> dict[str, Tensor]:
+        """Return the same at the width that the network had then."""
+        return self.model.taken(task, self._visible(task))
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         if task in self.model.copies:
             return self.model.logits(x, task)
-        return self._logits(x, task, self._visible(task))
+        return self._logits(x, task, self._own(task))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return {} if task in self.model.copies else self.masks.complete(self._visible(task))
+        return {} if task in self.model.copies else self.masks.complete(self._own(task), task)
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return {name: ("upto", f"owner/{name}", task + 1) for name in self.owner}
 
     def sealed(self, task: int) -> Mapping[str, Tensor]:
-        return {f"seen/{name}": seen for name, seen in self._visible(task).items()}
+        seen = self._visible(task) if task in self.model.copies else self._own(task)
+        return {f"seen/{name}": mask for name, mask in seen.items()}
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """New weights are free; they begin as they were drawn, and not at 0 like those that pruning freed."""
+        wide = {name: torch.full_like(p, FREE, dtype=torch.int16) for name, p in self.masks.masked.items()}
+        self.owner = {name: places.spread(name, owner, wide[name]) for name, owner in self.owner.items()}
 
     def state(self) -> dict[str, Tensor]:
         done = int(self.finished)  # not what a task in progress has taken
@@ -172,7 +183,8 @@ class PackNet(Method):
         return super().state() | owned
 
     def occupied(self) -> Mapping[str, Tensor]:
-        return self.masks.complete({name: owner != FREE for name, owner in self.owner.items()})
+        begun = max(self.task + 1, int(self.finished))
+        return self.masks.in_all({name: owner != FREE for name, owner in self.owner.items()}, begun)
 
 
 def smallest(weight: Tensor, among: Tensor, share: float) -> Tensor:

@@ -29,11 +29,13 @@ from hatrack.errors import HatrackError
 from hatrack.masks.lock import Lock
 from hatrack.masks.unitmap import layer_of
 from hatrack.masks.weight_gates import gated_entries
+from hatrack.masks.widen import Places
 from hatrack.methods.ewc import MEAN, consolidate
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.anchor import Anchor
 from hatrack.methods.parts.declared import part
 from hatrack.methods.parts.fisher import fisher_diagonal
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.hard_attention import HardAttention
 from hatrack.methods.parts.weight_masks import PackedMasks
 from hatrack.nets.model import Model
@@ -42,7 +44,7 @@ OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 @dataclass
-class PMask(HardAttention):
+class PMask(Growing, HardAttention):
     """Hard attention on every single weight and bias."""
 
     name: ClassVar[str] = "pmask"
@@ -72,7 +74,7 @@ class PMask(HardAttention):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.masks = PackedMasks(self.shared(), biases=True)
+        self.masks = PackedMasks(self.model, self.shared(), biases=True)
 
     def private(self) -> Mapping[str, Tensor]:
         net, initial = self.model.net, self.model.initial
@@ -100,7 +102,7 @@ class PMask(HardAttention):
         return self.hard
 
     def gated(self, x: Any, task: int, gates: Tensor) -> Tensor:
-        return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates)))
+        return self.model.logits(x, task, weights=self.masks.weights(self.masks.by_name(gates, task), task))
 
     def end_task(self, feed: Feed) -> None:
         gates = self.final_gates()
@@ -114,7 +116,7 @@ class PMask(HardAttention):
         return fisher_diagonal(lambda b: self.task_loss(self.predict(b.x, self.task), b), self.masks.masked, feed)
 
     def seen(self, task: int) -> dict[str, Tensor]:
-        return {**super().seen(task), **self.masks.weights(self.masks.of(task))}
+        return {**super().seen(task), **self.masks.weights(self.masks.of(task), task)}
 
     def go_on_from(self, task: int) -> None:
         self.lean(self.masks.flat(task).float())
@@ -126,13 +128,18 @@ class PMask(HardAttention):
         return self.gated(x, task, self.masks.flat(task) if finished else self.final_gates())
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return {} if task in self.model.copies else self.masks.complete(self.masks.of(task))
+        return {} if task in self.model.copies else self.masks.complete(self.masks.of(task), task)
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return self.masks.bits(task)
 
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Nothing is shared but EWC's anchors: masks keep their width."""
+        if self.lam:
+            raise HatrackError(f"pmask: lam = {self.lam:g} holds weights of the width that they had; leave lam out.")
+
     def learned_besides(self, tasks: int) -> int:
-        return tasks * sum(self.masks.sizes)
+        return self.masks.entries(tasks)
 
     def promises(self) -> bool:
         return self.hard
@@ -141,4 +148,4 @@ class PMask(HardAttention):
         taken = self.masks.union(self.model.copies).float()
         if self.task == len(self.masks.packed):
             taken = torch.maximum(taken, self.final_gates())
-        return self.masks.complete(self.masks.by_name(taken))
+        return self.masks.by_name(taken)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from hatrack.data.feed import Feed
+from hatrack.masks.widen import Places
 from hatrack.methods.parts.subnetworks import Subnetworks
 
 
@@ -47,6 +48,12 @@ class SupSup(Subnetworks):
         """No weight was ever trained."""
         initial = self.model.initial
         return {name: signed(initial[name]) if name in self.masks.masked else initial[name] for name in drawn}
+
+    @torch.no_grad()
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        for name, weight in self.masks.masked.items():
+            old = places.taken(name, weight)
+            weight.copy_(places.spread(name, old, signed(weight)))
 
     def trainable(self) -> dict[str, Tensor]:
         fixed = {f"net/{name}" for name in self.shared()}

@@ -22,13 +22,15 @@ from torch import Tensor
 
 from hatrack.data.feed import Feed
 from hatrack.masks.lock import Lock
+from hatrack.masks.widen import Places
 from hatrack.methods.hyper import hyper
 from hatrack.methods.parts.declared import kept
+from hatrack.methods.parts.growing import Growing
 from hatrack.methods.parts.subnetworks import Subnetworks
 
 
 @dataclass
-class WSN(Subnetworks):
+class WSN(Growing, Subnetworks):
     """Find a subnetwork for every task, among the frozen weights of old tasks and free ones, which it trains."""
 
     name: ClassVar[str] = "wsn"
@@ -48,7 +50,7 @@ class WSN(Subnetworks):
         super().begin_task(task, feed, generator)
         self.score(self.last or self.drawn(generator))
         union = self.masks.by_name(self.masks.union(self.model.copies))
-        taken = self.masks.complete(union)  # biases after the first task, as a whole
+        taken = self.masks.in_all(union, task)  # biases after the first task, as a whole
         self.lock = None if self.first else Lock(self.masks.shared, taken)
 
     def go_on_from(self, task: int) -> None:
@@ -62,6 +64,11 @@ class WSN(Subnetworks):
         """Scores go on from task to task, and have all of them in them: the next task draws its own."""
         super().release(task)
         self.last = {}
+
+    def grown(self, places: Places, generator: torch.Generator) -> None:
+        """Scores go on; those of new weights are drawn."""
+        drawn = self.drawn(generator)
+        self.last = {name: places.spread(name, scores, drawn[name]) for name, scores in self.last.items()}
 
     def end_task(self, feed: Feed) -> None:
         super().end_task(feed)

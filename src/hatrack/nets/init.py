@@ -15,9 +15,10 @@ INITS = ("xavier", "he", "torch")
 
 
 def initialise(net: nn.Module, init: str, branches: int = 1) -> nn.Module:
-    """Initialise all linear and convolution layers, each branch by itself."""
+    """Initialise all linear and convolution layers, each branch by itself; `net.hatrack_init` says how to draw more."""
     if init not in INITS:
         raise unknown("init", init, INITS)
+    net.hatrack_init = init, branches  # type: ignore[assignment]
     for layer in net.modules():
         if init == "torch" or not isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
             continue

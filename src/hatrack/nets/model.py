@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,9 @@ from hatrack.masks.check import correct
 from hatrack.masks.gates import Gating
 from hatrack.masks.trace import trace
 from hatrack.masks.unitmap import UnitMap, layer_of
+from hatrack.masks.widen import fill, observing, remembered, resize
 from hatrack.modes import evaluating, untouched
+from hatrack.nets.generation import Generation, as_it_is
 from hatrack.nets.head import Head, new_head, no_head, width_of
 from hatrack.nets.layout import best_layout, laid_out
 from hatrack.nets.precision import Precision
@@ -29,6 +31,9 @@ from hatrack.nets.turn import Turn
 from hatrack.swap import Slots
 from hatrack.targets import Classification, Target
 from hatrack.tree import mapped, reordered, same_form, sample, shapes
+
+if TYPE_CHECKING:
+    from hatrack.nets.widening import Plan
 
 
 class Model:
@@ -60,6 +65,8 @@ class Model:
         self._layout = torch.contiguous_format  # of inputs while it is trained
         self.corrected: list[str] = []  # parameters that the unit map was wrong about, in a saved learner
         self.turn = Turn()
+        self.generations: list[Generation] = []  # the widths that the network has had, less that of now
+        self.first_shapes: dict[str, list[int]] = {}  # of tensors that have been widened
         self._slots = Slots(self.net)
 
     # ---- what there is
@@ -147,6 +154,70 @@ class Model:
         self.private[task : task + 1] = [{}]
         self.copies.pop(task, None)
         self.released.add(task)
+
+    # ---- widths
+
+    def generation(self, task: int) -> Generation | None:
+        """Return the width at which a task was learned; None for that of now."""
+        return next((each for each in self.generations if task < each.tasks), None)
+
+    def width(self, task: int) -> Model:
+        """Return a model of the width at which a task was learned, whatever values its tensors have."""
+        generation = self.generation(task)
+        return self if generation is None else generation.model
+
+    def at(self, task: int) -> Model:
+        """Return the model at the width at which a task was learned."""
+        generation = self.generation(task)
+        return self if generation is None else generation.follow(self)
+
+    def spread_units(self, task: int, values: Tensor) -> Tensor:
+        """Return a vector over a task's units as one over those of now; what came later is 0, or closed."""
+        generation = self.generation(task)
+        return values if generation is None else generation.places.spread_units(values)
+
+    def spread(self, task: int, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return values at a task's entries as ones at the entries of now; what came later is 0, or False."""
+        generation = self.generation(task)
+        return dict(values) if generation is None else generation.spread(self.tensors(), values)
+
+    def observe(self, example: Any) -> None:
+        """Let norms without parameters find out how wide the network is now."""
+        with observing(self.net), evaluating(self.net), torch.no_grad(), untouched(self.net):
+            self.picked(example)
+
+    def taken(self, task: int, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return of values at the entries of now those at a task's entries."""
+        generation = self.generation(task)
+        return dict(values) if generation is None else generation.taken(values)
+
+    def widen(self, plan: Plan, tasks: int) -> Callable[[], None]:
+        """Widen the network in place, after so many finished tasks; return what undoes it."""
+        narrow, held = as_it_is(self), dict(self.__dict__)
+        undo_net = remembered(self.net, plan.tensors)
+
+        def undo() -> None:
+            undo_net()
+            self.__dict__.update(held)
+
+        def wide(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: plan.places.spread(name, values[name].detach(), new) for name, new in plan.tensors.items()}
+
+        try:
+            resize(self.net, {name: new.shape for name, new in plan.tensors.items()})
+            fill(self.net, wide(narrow.tensors()))
+            self.initial = {**self.initial, **wide(narrow.initial)}
+            self.generations = [Generation(g.tasks, g.model, g.places.then(plan.places)) for g in self.generations]
+            if tasks > max((g.tasks for g in self.generations), default=0):
+                self.generations.append(Generation(tasks, narrow, plan.places))
+            self.first_shapes = {**{n: list(narrow.initial[n].shape) for n in plan.tensors}, **self.first_shapes}
+            self.units, self.gating = plan.units, Gating(self.net, plan.units)
+            self.observe(self.example)
+            self.look(self.example)
+        except BaseException:
+            undo()
+            raise
+        return undo
 
     # ---- growing
 
@@ -251,7 +322,12 @@ class Model:
     def features(
         self, x: Any, task: int, gates: Tensor | None = None, weights: Mapping[str, Tensor] | None = None
     ) -> Tensor:
-        """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name."""
+        """Return the (gated) features of x for a task; `weights` replaces tensors of the network by name.
+
+        Gates and weights are those of the width at which the task was learned, and so are the features.
+        """
+        if self.generation(task) is not None:
+            return self.at(task).features(x, task, gates, weights)
         # Buffers hold their own place while they may move: see _take_over.
         moving = self.buffers() if self._buffers and self.net.training else {}
         swapped = {**moving, **self.own(task), **(weights or {})}
@@ -311,7 +387,7 @@ class Model:
             if name not in self.private[task] and not torch.equal(buffer, self.initial[name]):
                 self.private[task][name] = buffer.detach().clone()
                 for earlier in self.remaining[:-1]:  # it had not moved then
-                    self.private[earlier].setdefault(name, self.initial[name].clone())
+                    self.private[earlier].setdefault(name, self.width(earlier).initial[name].clone())
 
     def reset(self) -> None:
         """Put the network back to the state in which it was handed over."""

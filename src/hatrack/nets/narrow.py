@@ -20,13 +20,12 @@ from torch.nn.modules.conv import _ConvNd
 
 from hatrack.masks.slicing import taken
 from hatrack.masks.union_find import compact
-from hatrack.masks.unitmap import ON, layer_of
+from hatrack.masks.unitmap import ON, STATISTICS, layer_of
 from hatrack.modes import evaluating, untouched
 from hatrack.nets.model import Model
 
 Cut = Sequence[Tensor | None]  # what is kept along each axis; None: all
 
-STATISTICS = ("running_mean", "running_var")  # of a norm: one entry a unit, as its weight
 CLOSE = 1e-4  # of the largest feature: rounding stays far below, a missing unit above
 
 

@@ -37,6 +37,10 @@ class ViT(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.Sequential(*(Block(width, heads, hidden, dropout) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw token, positions and all layers as the paper does; the rest of attention is as torch draws it."""
         nn.init.trunc_normal_(self.token, std=0.02)
         nn.init.trunc_normal_(self.positions, std=0.02)
         for layer in self.modules():

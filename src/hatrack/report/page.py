@@ -10,7 +10,7 @@ import numpy as np
 
 from hatrack.measure import MEASURES, REFERENCES, Reading, scale
 from hatrack.measure.scale import ACCURACY
-from hatrack.report import plots
+from hatrack.report import growth_plots, plots
 from hatrack.report.builder import Card, Head, Section, build, escape, how, pictures, table
 from hatrack.report.exports import Export, section
 from hatrack.report.picture import FREE, HELD, NEW, REUSED, Picture
@@ -28,7 +28,7 @@ def page(run: Run, exports: Mapping[str, Export] | None = None) -> str:
     sections = [
         Section("accuracy", run.scale.put("Accuracy"), _drawn(run, plots.matrix, plots.accuracy, plots.ratio)),
         *([Section("which", "Without naming the task", _which(run))] if run.result.free else []),
-        Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse)),
+        Section("capacity", "Capacity and reuse", _drawn(run, plots.capacity, plots.reuse, *_room(run))),
         Section("masks", "Weight masks", _weights(run)) if run.weights else Section("masks", "Unit masks", _masks(run)),
         *([Section("significance", "Significance", _drawn(run, plots.significance))] if run.result.histograms else []),
         Section("training", "Training", _drawn(run, plots.training) + how(_diverged(run))),
@@ -54,6 +54,12 @@ def _which(run: Run) -> str:
     if free.auroc is not None:
         told += f" With each task in turn unseen, AUROC of none of these is {free.auroc:.3f}."
     return how(told) + _drawn(run, plots.found)
+
+
+def _room(run: Run) -> list[Callable[[Run], Picture]]:
+    """Return what is to be drawn of the network's room, as far as there is something to say of it."""
+    foreseen = [growth_plots.forecast] if len(run.result.capacity or ()) > 1 else []
+    return [*foreseen, *([growth_plots.parameters] if run.result.growth else [])]
 
 
 def _drawn(run: Run, *plot: Callable[[Run], Picture]) -> str:

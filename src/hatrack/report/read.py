@@ -73,6 +73,14 @@ class Capacity(Record):
     layers: dict[str, Share]
 
 
+class Growth(Record):
+    """A widening of the network: after how many tasks, its parameters before and after, and what was taken then."""
+
+    tasks: Count
+    parameters: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    taken: Capacity | None = None
+
+
 class Epoch(Record):
     """One line of metrics.jsonl; what the method has no value for is None."""
 
@@ -157,6 +165,7 @@ class Result(Record):
     metrics: Metrics
     free: Free | None = None
     capacity: list[Capacity] | None = None
+    growth: list[Growth] | None = None
     reuse: list[list[Share | None]] | None = None
     blocked: list[Capacity | None] | None = None
     facts: list[dict[str, Number | None]] | None = None

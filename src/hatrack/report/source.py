@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -68,6 +68,7 @@ def _of_learner(learner: Any) -> Run:
         "accuracy": rows,
         "metrics": {},
         "capacity": capacity,
+        "growth": [asdict(step) for step in getattr(learner, "growths", ())] or None,
         "reuse": reuse,
     })  # fmt: skip
     stored = {key: mask.numpy() for key, mask in ((gates or {}) | (weights or {})).items()}

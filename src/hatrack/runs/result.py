@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -52,6 +53,7 @@ def assemble(
         "metrics": _metrics(learner, accuracy, tasks, free),
         "free": free,
         "capacity": learner.capacity(),
+        "growth": [asdict(step) for step in learner.growths] or None,
         "reuse": learner.reuse(),
         "blocked": blocked if any(blocked) else None,
         "facts": facts if any(facts) else None,

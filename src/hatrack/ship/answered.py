@@ -38,7 +38,7 @@ def answered(method: Method, x: Any, task: int, name: str) -> Answered:
             f"network and its head."
         )
     _, _, gates, weights = calls[0]
-    tensors = {**model.tensors(), **model.own(task), **(weights or {})}
+    tensors = {**model.at(task).tensors(), **model.own(task), **(weights or {})}
     return Answered(logits, gates, {name: tensor.detach().clone() for name, tensor in tensors.items()})
 
 

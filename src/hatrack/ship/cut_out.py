@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def cut_out(core: Core, task: int) -> fx.GraphModule:
     """Return a finished task, given by number, as a module from raw inputs to answers."""
-    learned, model = core.tasks[task], core.model
+    learned, model = core.tasks[task], core.model.at(task)
     raw = learned.probes(core.seed, task, core.device)
     x = learned.prepared(raw, core.device)
     with one_thread():

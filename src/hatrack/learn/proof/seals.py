@@ -54,7 +54,7 @@ class Finished(Protocol):
 
 def parts(method: Method, task: int, about: Finished) -> dict[str, Tensor]:
     """Return what a finished task may be answered from, and any parameter that is not its own as if it were frozen."""
-    model, own = method.model, method.model.private[task]
+    model, own = method.model.at(task), method.model.private[task]
     buffers = model.buffers()
     return {
         **{f"head/{n}": p for n, p in model.heads[task].named_parameters()},

@@ -14,6 +14,7 @@ from hatrack.learn.processor import processor
 from hatrack.learn.proof.relied import Relied, relied_on
 from hatrack.learn.proof.seals import Finished, Seal, broken, seal
 from hatrack.masks.unitmap import layer_of
+from hatrack.masks.widen import Places
 from hatrack.methods.base import Method
 from hatrack.modes import one_thread
 from hatrack.notebook import card, line, table
@@ -213,6 +214,12 @@ class LockedValues:
                 relied[name] |= use[name] > 0
         self.held = {name: mask & relied[name] for name, mask in self.held.items() if bool(relied[name].any())}
         self.values = {name: torch.where(self.held[name], self.values[name], 0) for name in self.held}
+
+    def widen(self, places: Places, parameters: Mapping[str, Tensor]) -> None:
+        """Keep what is held where it stands now that the network is wider; new entries are not relied on."""
+        wide = {name: torch.zeros_like(parameters[name].detach()) for name in self.values}
+        self.values = {name: places.spread(name, then, wide[name]) for name, then in self.values.items()}
+        self.held = {name: places.spread(name, mask, wide[name].bool()) for name, mask in self.held.items()}
 
     def drifts(self, parameters: Mapping[str, Tensor], use: Mapping[str, Tensor]) -> Iterator[Drift]:
         """Yield the parameters whose used entries are not what they were, in the order of `use`.

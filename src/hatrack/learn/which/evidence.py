@@ -36,7 +36,7 @@ def evidence(method: Method, x: Any, task: int) -> Evidence:
     """Return what a finished task makes of prepared inputs."""
     model, gates = method.model, method.unit_gates(task)
     head = model.heads[task]
-    inner = [] if gates is None else _reads(model)
+    inner = [] if gates is None else _reads(model.width(task))
     seen: dict[nn.Module, list[Tensor]] = {head: [], **{read.module: [] for read in inner if read.module is not None}}
 
     def note(module: nn.Module, args: Any) -> None:

@@ -24,6 +24,8 @@ def per_channel(call: Call) -> Any:
     elif x.ids is None:
         return _on_the_input(call, x, affine)
     channels = call.unions.along(x.unit_ids(), 1).reshape(-1)
+    if call["running_mean"] is not None:
+        call.recorder.statistics[call.placement.calls.module(call.node)] = channels
     for value in affine:
         call.recorder.use(value, (channels,))
     return call.results(lambda shape: call.units(x.ids) if x.ids is not None else Value(shape, reached=x.reached))

@@ -43,7 +43,7 @@ class Subnetworks(Method):
 
     def attach(self, model: Model) -> None:
         super().attach(model)
-        self.masks = PackedMasks(self.shared())
+        self.masks = PackedMasks(self.model, self.shared())
 
     def drawn(self, generator: torch.Generator) -> dict[str, Tensor]:
         """Return scores to begin with."""
@@ -59,7 +59,7 @@ class Subnetworks(Method):
 
     def learned_besides(self, tasks: int) -> int:
         fixed = 0 if self.trains_weights else sum(p.numel() for p in self.shared().values())
-        return tasks * sum(self.masks.sizes) - fixed
+        return self.masks.entries(tasks) - fixed
 
     def trainable(self) -> dict[str, Tensor]:
         return {**self.gates(), **super().trainable()}
@@ -86,15 +86,15 @@ class Subnetworks(Method):
         return self.masks.of(task) if task < len(self.masks.packed) else self._learning()
 
     def seen(self, task: int) -> dict[str, Tensor]:
-        return {**super().seen(task), **self.masks.weights(self.masks.of(task))}
+        return {**super().seen(task), **self.masks.weights(self.masks.of(task), task)}
 
     def predict(self, x: Tensor, task: int) -> Tensor:
         if task in self.model.copies:
             return self.model.logits(x, task)
-        return self.model.logits(x, task, weights=self.masks.weights(self._masks(task)))
+        return self.model.logits(x, task, weights=self.masks.weights(self._masks(task), task))
 
     def use(self, task: int) -> Mapping[str, Tensor]:
-        return {} if task in self.model.copies else self.masks.complete(self._masks(task))
+        return {} if task in self.model.copies else self.masks.complete(self._masks(task), task)
 
     def use_in_state(self, task: int) -> Mapping[str, tuple[str, str, int]]:
         return self.masks.bits(task)
@@ -103,7 +103,7 @@ class Subnetworks(Method):
         taken = self.masks.by_name(self.masks.union(self.model.copies))
         if self.task == len(self.masks.packed):
             taken = {name: mask | taken[name] for name, mask in self._learning().items()}
-        return self.masks.complete(taken)
+        return self.masks.in_all(taken, max(self.task + 1, len(self.masks.packed)))
 
 
 def top(scores: Tensor, keep: float) -> Tensor:

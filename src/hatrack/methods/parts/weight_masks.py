@@ -17,14 +17,19 @@ from torch import Tensor
 
 from hatrack.masks.gates import apply
 from hatrack.methods.parts.declared import Part, kept
+from hatrack.nets.model import Model
 
 
 @dataclass(init=False, eq=False)
 class WeightMasks(Part):
-    """Masks on the parameters that tasks share, or on those with two axes or more alone: biases stay as they are."""
+    """Masks on the parameters that tasks share, or on those with two axes or more alone: biases stay as they are.
 
-    def __init__(self, shared: Mapping[str, Tensor], biases: bool = False) -> None:
+    A finished task's masks have the width that the network had then.
+    """
+
+    def __init__(self, model: Model, shared: Mapping[str, Tensor], biases: bool = False) -> None:
         super().__init__()
+        self.model = model
         self.shared = dict(shared)
         self.masked = {name: p for name, p in shared.items() if biases or p.ndim > 1}
 
@@ -38,18 +43,48 @@ class WeightMasks(Part):
         """The numbers of entries."""
         return [p.numel() for p in self.masked.values()]
 
-    def by_name(self, flat: Tensor) -> dict[str, Tensor]:
-        """Cut a vector over all entries into one tensor a parameter."""
-        parts = flat.split(self.sizes)
-        return {name: part.view_as(p) for (name, p), part in zip(self.masked.items(), parts, strict=True)}
+    def of_width(self, task: int | None) -> dict[str, Tensor]:
+        """Return the parameters that are masked at the width of a task, whatever their values; None: as they are."""
+        if task is None or self.model.generation(task) is None:
+            return self.masked
+        own = self.model.width(task).tensors()
+        return {name: own[name] for name in self.masked}
 
-    def weights(self, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return W ⊙ M; closed boolean masks give exact zeros."""
-        return {name: apply(mask, self.masked[name]) for name, mask in masks.items()}
+    def entries(self, tasks: int) -> int:
+        """Return how many entries the masks of so many tasks have together."""
+        return sum(self.entries_of(task) for task in range(tasks))
 
-    def complete(self, masks: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return masks as shares of use, with those of the parameters that every task uses as a whole."""
-        return {n: masks[n].float() if n in masks else torch.ones_like(p) for n, p in self.shared.items()}
+    def entries_of(self, task: int) -> int:
+        """Return how many entries a task's mask has."""
+        return sum(p.numel() for p in self.of_width(task).values())
+
+    def by_name(self, flat: Tensor, task: int | None = None) -> dict[str, Tensor]:
+        """Cut a vector over all entries (at the width of a task) into one tensor a parameter."""
+        own = self.of_width(task)
+        parts = flat.split([p.numel() for p in own.values()])
+        return {name: part.view_as(p) for (name, p), part in zip(own.items(), parts, strict=True)}
+
+    def weights(self, masks: Mapping[str, Tensor], task: int) -> dict[str, Tensor]:
+        """Return W ⊙ M at the width of a task; closed boolean masks give exact zeros."""
+        own = self.masked if self.model.generation(task) is None else self.model.at(task).tensors()
+        return {name: apply(mask, own[name]) for name, mask in masks.items()}
+
+    def fixed(self, tasks: int) -> dict[str, Tensor]:
+        """Return, as shares of use, what so many tasks use of the parameters that no mask stands on: all there was."""
+        last = max((task for task in self.model.remaining if task < tasks), default=None)
+        if last is None:
+            return {name: torch.zeros_like(p) for name, p in self.others.items()}
+        own = self.model.width(last).tensors()
+        return self.model.spread(last, {name: torch.ones_like(own[name]) for name in self.others})
+
+    def in_all(self, masks: Mapping[str, Tensor], tasks: int) -> dict[str, Tensor]:
+        """Return masks over the entries of now as shares of use, with what so many tasks use of the others."""
+        found = {**{name: mask.float() for name, mask in masks.items()}, **self.fixed(tasks)}
+        return {name: found[name] for name in self.shared}
+
+    def complete(self, masks: Mapping[str, Tensor], task: int) -> dict[str, Tensor]:
+        """Return a task's masks as shares of use of the entries of now, with the parameters that it uses as a whole."""
+        return self.in_all(self.model.spread(task, masks), task + 1)
 
 
 @dataclass(init=False, eq=False)
@@ -64,18 +99,17 @@ class PackedMasks(WeightMasks):
 
     def flat(self, task: int) -> Tensor:
         """Return a finished task's mask as a vector."""
-        return self._unpacked(self.packed[task]).to(next(iter(self.masked.values())).device)
-
-    def _unpacked(self, kept: Tensor) -> Tensor:
-        return kept if kept.is_floating_point() else unpack(kept, sum(self.sizes))
+        kept = self.packed[task]
+        mask = kept if kept.is_floating_point() else unpack(kept, self.entries_of(task))
+        return mask.to(self.model.device)
 
     def of(self, task: int) -> dict[str, Tensor]:
         """Return a finished task's masks."""
-        return self.by_name(self.flat(task))
+        return self.by_name(self.flat(task), task)
 
     def bits(self, task: int) -> dict[str, tuple[str, str, int]]:
-        """Return where a finished task's mask of each parameter stands in `state`; nothing of soft gates."""
-        if self.packed[task].is_floating_point():
+        """Return where a finished task's mask of each parameter stands in `state`; of soft or narrower ones nothing."""
+        if self.packed[task].is_floating_point() or self.model.generation(task) is not None:
             return {}
         starts = accumulate(self.sizes[:-1], initial=0)
         return {name: ("bits", f"mask/{task}", start) for name, start in zip(self.masked, starts, strict=True)}
@@ -85,11 +119,15 @@ class PackedMasks(WeightMasks):
 
         `apart`: those that do not count.
         """
-        taken = torch.zeros(sum(self.sizes), dtype=torch.bool)
-        there = (mask for task, mask in enumerate(self.packed) if task not in apart)
-        for mask in filter(len, there):  # of a task that was released nothing is left
-            taken = torch.maximum(taken, self._unpacked(mask))
-        return taken.to(next(iter(self.masked.values())).device)
+        taken = torch.zeros(sum(self.sizes), dtype=torch.bool, device=self.model.device)
+        for task, mask in enumerate(self.packed):
+            if task in apart or not len(mask):  # of a task that was released nothing is left
+                continue
+            wide = self.flat(task)
+            if self.model.generation(task) is not None:
+                wide = torch.cat([part.flatten() for part in self.model.spread(task, self.of(task)).values()])
+            taken = torch.maximum(taken, wide)
+        return taken
 
 
 def pack(mask: Tensor) -> Tensor:
