@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_what_a_save_says_of_its_events_changes_no_verdict(
 def test_events_that_make_no_sense_are_no_verdict(tmp_path: Path) -> None:
     folder = saved(taught("hat", 1), tmp_path / "saved")
     for odd in ([1], {"t0": 1}, [{}]):
-        code, told = checked(folder, edit(folder, lambda page, odd=odd: page.update(events=odd)))  # type: ignore[misc]
+        code, told = checked(folder, edit(folder, partial(dict.update, events=odd)))
         assert (code, told.count("\n")) == (3, 1)
 
 
