@@ -13,6 +13,7 @@ import hatrack
 from hatrack import atomic
 from hatrack.cli import main
 from hatrack.runs import exports
+from hatrack.ship.stored import digest
 
 SMALL = ["--epochs", "2", "--set", "widths=[12, 8]"]
 
@@ -100,6 +101,38 @@ def test_a_saved_learner_is_held_against_drawn_inputs(run: Path, capsys: pytest.
     assert not Path("saved/exports.json").exists()
     assert Path("saved/exports/a/network.py").exists()
     assert main(["verify", "saved", "--net", "net.py:small"]) == 0
+
+
+@pytest.mark.filterwarnings("ignore::hatrack.HatrackWarning")
+def test_what_is_released_or_replaced_is_not_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name keeps its folder, whatever becomes of its task and of others."""
+
+    def task(name: str, seed: int) -> hatrack.Task:
+        x = torch.rand(40, 6, generator=torch.Generator().manual_seed(seed))
+        return hatrack.Task(name, (x, (x[:, seed] > 0.5).long()))
+
+    learner = hatrack.Learner(hatrack.nets.build("mlp", (6,), widths=(9,)), epochs=1, device="cpu")
+    for seed, name in enumerate(("gone", "a b", "a-b")):
+        learner.learn(task(name, seed), progress=False)
+    old = learner.export("a b", "out", format="torch").card["cut_out"]
+    learner.update("a b", task("a b", 3), "always", progress=False)
+    learner.release("gone")
+    learner.save("saved")
+    Path("net.py").write_text(
+        "import hatrack\ndef small(shape): return hatrack.nets.build('mlp', shape, widths=(9,))\n"
+    )
+    words = ["export", "saved", "--net", "net.py:small", "--format", "torch", "--out", "out"]
+    capsys.readouterr()
+    assert main(words) == 0
+    cards = {path.parent.name: json.loads(path.read_text()) for path in Path("out").glob("*/card.json")}
+    assert {folder: card["task"] for folder, card in cards.items()} == {"a-b": "a b", "a-b-2": "a-b"}
+    assert cards["a-b"]["cut_out"] == digest(learner.cut_out("a b")) != old
+    learner.certify("c.json", exports="out")
+    assert [bool(about["exports"]) for about in json.loads(Path("c.json").read_text())["tasks"]] == [True, True]
+    assert main([*words, "--task", "gone"]) == 2
+    assert "task 'gone' (number 0) was released" in capsys.readouterr().err
+    learner.release("a b")
+    assert learner.export("a-b", "out", format="torch").folder.name == "a-b-2"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def snapshot(learner: Core, folder: Path, run: Mapping[str, Any] | None = None) 
     for t, probe in enumerate(learner.probes):
         if probe.x is not None:
             learner.probes[t] = probe = proof.renewed(learner.method, t, probe, learner._drawn(t))
-        if probe.relied is None and t not in learner.model.released:
+        if probe.relied is None and t in learner.model.remaining:  # of a version on a copy, nothing is shared
             probe.relied = relied.relied_on(learner.method, t, probe.seal)
     resume = _in_training(learner)
     when = learner.finished, len(learner.growths)

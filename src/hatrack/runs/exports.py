@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hatrack import __version__, atomic, report
-from hatrack.errors import HatrackError, HatrackWarning, one_line, unknown
+from hatrack.errors import HatrackError, HatrackWarning, one_line
 from hatrack.learn.learner import Learner
 from hatrack.learn.state import PAGE, input_shape, load
 from hatrack.report.exports import EXPORTS, read_exports
@@ -44,11 +44,9 @@ def export_run(
     saved = (path / PAGE).exists()
     with _held(path, saved):
         learner, samples = _saved(path, named) if saved else _of_run(path, named)
-        names = [task.name for task in learner.tasks[: learner.finished]]
         for name in tasks:
-            if name not in names:
-                raise unknown("task", name, names)
-        for name in dict.fromkeys(tasks or names):
+            learner.index(name)  # refuses what is not there
+        for name in dict.fromkeys(tasks or learner._numbers()):
             made = learner.export(name, out or path / "exports", format=format, int8=int8, samples=samples.get(name))
             tell(made)
             if not saved:

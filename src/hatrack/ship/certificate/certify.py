@@ -4,7 +4,8 @@
                  `exports` (files by name) and what ONNX files among these were `asked`
     method       its name, and whether it promises that finished tasks do not change
     environment  what the last bits of `answers` and `cut_out` depend on
-    previous     the digest of the certificate before this one; `events`: what has become of tasks since, none so far
+    previous     the digest of the certificate before this one
+    events       all that has become of tasks in the network's life; what was released is none of `tasks`
     key          the public key, and `signature`: of all but itself and `sha256`, which is the digest of all but itself
 
 The digests of `parts` are taken by the checker itself, from a save of the learner.
@@ -12,6 +13,7 @@ The digests of `parts` are taken by the checker itself, from a save of the learn
 
 from __future__ import annotations
 
+from collections.abc import Container
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +39,9 @@ def certify(core: Core, path: Path, previous: Path | None, key: Path | None, exp
     """Write the certificate of a learner whose finished tasks are as they were; return its path."""
     if not core.finished:
         raise HatrackError("no task is learned yet, so there is nothing to certify.")
+    if core._updating is not None:
+        name = core.tasks[core._updating].name
+        raise HatrackError(f"task {name!r} is being updated; end that, or give it up with abandon(), and certify then.")
     if previous is not None and previous.resolve() == path.resolve():
         raise HatrackError(f"{str(path)!r} is the certificate before this one; give the new one a name of its own.")
     if not writes():
@@ -47,10 +52,10 @@ def certify(core: Core, path: Path, previous: Path | None, key: Path | None, exp
     if not verdict.ok:
         odd = next(proof for proof in verdict.tasks if not proof.ok)
         raise Edited(f"nothing is certified that is not as it was: {odd}.")
-    parts = _parts(core)
+    parts, since = _parts(core, previous)
     if before is not None:
-        _refuse_changed(before, parts, previous)
-    tasks = [_task(core, t, parts[core.tasks[t].name], exports) for t in range(core.finished)]
+        _refuse_changed(before, parts, since, previous)
+    tasks = [_task(core, t, parts[name], exports) for name, t in core._numbers().items()]
     if exports is not None and not any(task["exports"] for task in tasks):
         raise HatrackError(f"{str(exports)!r} holds no export of a finished task (no */card.json that names one).")
     page: dict[str, Any] = {
@@ -59,7 +64,7 @@ def certify(core: Core, path: Path, previous: Path | None, key: Path | None, exp
         "method": {"name": core.method.name, "promises": core.method.promises()},
         "environment": environment(core.device),
         "previous": None if before is None else before["sha256"],
-        "events": [],
+        "events": core.events,
         "tasks": tasks,
         "key": None if signer is None else signer.public,
     }
@@ -85,16 +90,25 @@ def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
     return page
 
 
-def _parts(core: Core) -> dict[str, dict[str, str]]:
-    with TemporaryDirectory() as folder:
+def _parts(core: Core, previous: Path | None) -> tuple[dict[str, dict[str, str]], Container[str] | None]:
+    """Return the parts of all tasks, and the tasks that something has become of since a certificate; None: not its."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         core.save(folder)
-        for place in [place for place in core.stored if place[0] == Path(folder)]:
+        for place in [place for place in core.stored if place[0] == folder]:
             del core.stored[place]
-        return dict(checker.of_saved(Path(folder)))
+        return dict(checker.of_saved(folder)), None if previous is None else checker.since(previous, folder)
 
 
-def _refuse_changed(before: dict[str, Any], parts: dict[str, dict[str, str]], previous: Path | None) -> None:
+def _refuse_changed(
+    before: dict[str, Any], parts: dict[str, dict[str, str]], since: Container[str] | None, previous: Path | None
+) -> None:
+    """Refuse another network than that of `previous`, and one whose tasks have changed without an event."""
+    if since is None:
+        raise HatrackError(f"the events of {previous} are not in this learner's past; a chain is of one network.")
     for task in before["tasks"]:
+        if task["name"] in since:
+            continue
         then, now = task["parts"], parts.get(task["name"])
         if now is None:
             raise HatrackError(

@@ -1,9 +1,8 @@
 """Say of every old task of a network whether it is what it was: python check_hatrack.py OLD NEW [--key PUBLIC]
 
 OLD and NEW are certificates of hatrack's, or folders of saved learners or runs; NEW may be a folder of exports, where
-OLD is a certificate. Certificates follow one another: give those between, too. It needs numpy and safetensors, for
-signatures cryptography, for ONNX files onnxruntime. Ends with 0 unchanged, 1 changed or gone, 2 wrong usage, 3 could
-not be verified. What is digested, and how: hatrack's docs/certificate.md.
+OLD is a certificate; of a chain, give all. Needs numpy and safetensors, for signatures cryptography, for ONNX files
+onnxruntime. Ends with 0 unchanged, 1 changed or gone, 2 wrong usage, 3 could not be verified. See docs/certificate.md.
 """
 
 from __future__ import annotations
@@ -34,20 +33,17 @@ class Problem(Exception):
 
 
 def said(value: Any) -> str:
-    """Return the SHA-256 of a JSON value, its order kept."""
-    return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
+    return sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()  # the order of the file kept
 
 
 def digest(tensor: dict[str, Any], used: Any = None) -> str:
     """Return the SHA-256 of the type, the places and the bytes of the entries that are `used` (booleans; None: all)."""
     used = np.ones(tensor["shape"], dtype=bool) if used is None else used
     axes = [np.flatnonzero(used.any(tuple(b for b in range(used.ndim) if b != a))) for a in range(used.ndim)]
-    found = sha256(f"{tensor['dtype']} {used.ndim}\n".encode())
-    found.update(b"".join(np.array([len(axis), *axis], dtype="<u4").tobytes() for axis in axes))
-    found.update(np.packbits(used[np.ix_(*axes)]).tobytes())
+    places = b"".join(np.array([len(axis), *axis], dtype="<u4").tobytes() for axis in axes)
+    about = f"{tensor['dtype']} {used.ndim}\n".encode() + places + np.packbits(used[np.ix_(*axes)]).tobytes()
     rows = np.frombuffer(tensor["data"], dtype=np.uint8).reshape(max(used.size, 1), -1)[: used.size]
-    found.update(rows[used.flatten()].tobytes())
-    return found.hexdigest()
+    return sha256(about + rows[used.flatten()].tobytes()).hexdigest()
 
 
 def entries(form: Any, shape: list[int], done: dict[str, Any]) -> Any:
@@ -73,7 +69,6 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
     settings = {name: value for name, value in page["settings"].items() if name not in SCHEDULE}
     net = under(live, "net/") | under(done, f"private/{t}/")
     net |= {f"{e}/{n}": x for e in told["earlier"] for n, x in under(done, f"private/{e}/").items()}
-    masks = {n: entries(form, net[n]["shape"], done) for n, form in told["entries"].items()}
     return {
         "number": said(t),
         "inputs": said([about["inputs"], about["kind"]]),
@@ -81,7 +76,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         "method": said([page["method"], page.get("code"), settings, page["features"], page["answers"], page["seed"]]),
         "probes": said([page["environments"][t], page["own_probes"][t]]),
         **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
-        **{f"net/{n}": digest(x, masks.get(n)) for n, x in net.items()},
+        **{f"net/{n}": digest(x, entries(told["entries"].get(n, "all"), x["shape"], done)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
         **{f"{kind}/{n}": digest(x) for kind in KINDS for n, x in under(done, f"{kind}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
@@ -89,14 +84,15 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
 
 
 def of_saved(folder: Path) -> Tasks:
-    """Return the parts of every finished task of a saved learner."""
+    """Return the parts of all tasks that are there and current, as they are and with a task in progress given up."""
     page, files, found = json.loads((folder / "learner.json").read_text()), {}, []
     for kind, entry in page["files"].items():  # as hatrack reads them: what is in "order", some by another's name
         held = dict(deserialize((folder / entry["name"]).read_bytes()))
         files[kind] = {name: held[entry["same"].get(name, name)] for name in entry["order"]}
-    if None in page.get("relied", [None]):
-        raise Problem(f"{folder} does not say which entries its tasks use: load it with this hatrack, save it again", 3)
-    for t in range(page["finished"]):  # "before": where a task that is given up leads back to
+    newer = {int(old): new < page["finished"] for old, new in page.get("versions", {}).items()}  # else: in progress
+    for t in (t for t in range(page["finished"]) if not (page["tasks"][t].get("released") or newer.get(t))):
+        if t in newer or page.get("relied", {t: None})[t] is None:
+            raise Problem(f"{folder} does not say which entries tasks use: load it, end any update, save it again", 3)
         each = [parts(page, files["tasks"], files[kind], t) for kind in ("live", "before") if kind in files]
         both = {n: " or ".join(dict.fromkeys(str(one.get(n)) for one in each)) for n in each[0] | each[-1]}
         found.append((page["tasks"][t]["name"], both))
@@ -119,13 +115,12 @@ def read(path: Path, key: str | None) -> dict[str, Any]:
     if key not in (None, page["key"]):
         raise Problem(f"{path} is signed by another key: {page['key']}", 1)
     if page["key"]:
-        from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(page["key"]))
         try:
+            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(page["key"]))
             public.verify(bytes.fromhex(page["signature"]), canonical(page, "sha256", "signature"))
-        except InvalidSignature:
+        except Exception:  # of a kind of its own, or it is no signature at all
             raise Problem(f"{path} bears a signature that is not of its key", 1) from None
     return page
 
@@ -149,10 +144,9 @@ def answers(path: Path, asked: dict[str, Any]) -> Any:
     """Return what an ONNX file gives for inputs that are drawn as `asked` says."""
     from onnxruntime import InferenceSession
 
-    drawn, random = {}, np.random.RandomState(asked["seed"])
-    for x in asked["inputs"]:
-        drawn[x["name"]] = (x["low"] + random.random_sample(x["shape"]) * (x["high"] - x["low"])).astype(x["dtype"])
-    return InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, drawn)[0]
+    draw = np.random.RandomState(asked["seed"]).random_sample
+    x = {x["name"]: (x["low"] + draw(x["shape"]) * (x["high"] - x["low"])).astype(x["dtype"]) for x in asked["inputs"]}
+    return InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, x)[0]
 
 
 def compare(older: Path, newer: Path, key: str | None = None) -> dict[str, list[str] | None]:
@@ -172,10 +166,16 @@ def compare(older: Path, newer: Path, key: str | None = None) -> dict[str, list[
         ]
     if not sides[0] or any(len(dict(tasks)) < len(tasks) for tasks in sides):
         raise Problem(f"{older} holds nothing to compare {newer} with, or one of them two tasks of one name", 3)
-    now, found = dict(sides[1]), {}
-    for name, then in sides[0]:
-        found[name] = [n for n in then | now[name] if then.get(n) != now[name].get(n)] if name in now else None
-    return found
+    then, now = map(dict, sides)
+    return {t: [n for n in a | now[t] if a.get(n) != now[t].get(n)] if t in now else None for t, a in then.items()}
+
+
+def since(older: Path, newer: Path) -> dict[str, str] | None:
+    """Return what `newer` says has become of tasks since `older`; None where its events do not go on from those."""
+    pages = [[f for f in (p, p / "learner.json", p / "checkpoint/learner.json") if f.is_file()] for p in (older, newer)]
+    then, now = (json.loads(page[0].read_bytes()).get("events", []) if page else [] for page in pages)
+    follows = canonical({"": then}) == canonical({"": now[: len(then)]})
+    return {e["task"]: f" ({e['event']})" for e in now[len(then) :] if e.get("accepted", True)} if follows else None
 
 
 def main() -> int:
@@ -186,14 +186,14 @@ def main() -> int:
     given, code = parser.parse_args(), 0
     try:
         for older, newer in zip([given.old, *given.new], given.new, strict=False):
-            for task, odd in compare(older, newer, given.key).items():
+            found, later = compare(older, newer, given.key), since(older, newer) or {}
+            for task, odd in found.items():
                 line = "GONE" if odd is None else f"CHANGED: {', '.join(odd)}" if odd else "unchanged"
-                print("".join(c if c.isprintable() else "?" for c in f"{task}: {line}"))
                 code = 1 if line != "unchanged" else code
+                print("".join(c if c.isprintable() else "?" for c in f"{task}: {line}{later.get(task, '')}"))
     except Exception as error:  # what was edited may be good for anything
-        line, means = error.args if isinstance(error, Problem) else (f"{type(error).__name__}: {error}", 3)
-        print(line, file=sys.stderr)
-        return code or means
+        print(error.args[0] if isinstance(error, Problem) else f"{type(error).__name__}: {error}", file=sys.stderr)
+        return code or (error.args[1] if isinstance(error, Problem) else 3)
     return code
 
 

@@ -72,7 +72,8 @@ def export(core: Core, index: int, out: Path, format: str, int8: bool, samples: 
         needed("onnx", "onnxscript", "onnxruntime")
     learned = core.tasks[index]
     known = samples_of(core, index, samples)
-    folder = out / slugs([task.name for task in core.tasks[: core.finished]])[index]
+    names = list(dict.fromkeys(task.name for task in core.tasks[: core.finished]))  # one for all versions of a task
+    folder = out / slugs(names)[names.index(learned.name)]
     cut = core.cut_out(index).cpu()
     with replacing(folder, learned.name) as draft:
         card = _Work(core, index, cut, known).done(draft, formats, int8)
