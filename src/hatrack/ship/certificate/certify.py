@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hatrack import __version__, atomic
@@ -22,6 +21,7 @@ from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.machine.parallel import writes
 from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.proof.verification import environment, probe_logits
+from hatrack.ship.aside import saved_aside
 from hatrack.ship.certificate import check_hatrack as checker
 from hatrack.ship.certificate.exports import exported
 from hatrack.ship.certificate.signing import NEEDED, Signer
@@ -86,11 +86,8 @@ def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
 
 
 def _parts(core: Core) -> dict[str, dict[str, str]]:
-    with TemporaryDirectory() as folder:
-        core.save(folder)
-        for place in [place for place in core.stored if place[0] == Path(folder)]:
-            del core.stored[place]
-        return dict(checker.of_saved(Path(folder)))
+    with saved_aside(core) as folder:
+        return dict(checker.of_saved(folder))
 
 
 def _refuse_changed(before: dict[str, Any], parts: dict[str, dict[str, str]], previous: Path | None) -> None:
