@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# learner.report(folder), cut_out(task), export, certify, adopt, release, update, revert: loaded when called
+# learner.report(folder), cut_out, export, certify, push_to_hub, adopt, release, update, revert: loaded when called
 FORWARD = {
-    "learn/learner.py imports runs", "learn/learner.py imports life",
+    "learn/learner.py imports runs", "learn/learner.py imports life", "learn/learner.py imports ship",
     "learn/core.py imports ship", "learn/core.py imports life",
     "learn/hats.py imports ship", "learn/hats.py imports life",
 }  # fmt: skip

@@ -502,6 +502,25 @@ class Core:
         before, signed_by, files = (None if given is None else Path(given) for given in (previous, key, exports))
         return certify(self, Path(path), before, signed_by, files)
 
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Push what `save` writes to the Hugging Face Hub, with masks, certificate and a card; return the commit's URL.
+
+        No sample is in it. `private`: of a repository that is made, and refused of one that is public already;
+        `revision`: a branch, made where there is none; `license`: as the Hub names it. See docs/shipping.md.
+        """
+        from hatrack.ship.hub import push
+
+        return push(self, repo_id, private, token, revision, commit_message, license)
+
     def grow(self, more: float | Mapping[str, int]) -> Grown:
         """Widen the network between two tasks: 0.25 for a quarter more units at every site, or units by site.
 

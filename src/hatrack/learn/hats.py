@@ -107,6 +107,21 @@ class Hats(nn.Module):
         hats._stand_on(core)
         return hats
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        repo_or_folder: str | Path,
+        net: nn.Module,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        **options: Any,
+    ) -> Hats:
+        """Return what `push_to_hub` or `save` wrote, or a learner's did; see `Learner.from_pretrained`."""
+        from hatrack.ship.hub import fetched
+
+        return cls.load(fetched(repo_or_folder, revision, token), net, **options)
+
     # ---- a task
 
     def begin(self, name: str, target: Target, *, steps: int, example: Any = None, data: Any = None) -> Self:
@@ -412,6 +427,10 @@ class Hats(nn.Module):
     def certify(self, path: str | Path, **options: str | Path | None) -> Path:
         """Write digests of all that finished tasks are answered from; as a learner does, with the same options."""
         return self._core.certify(path, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Push what `save` writes to the Hugging Face Hub; as a learner does, with the same options."""
+        return self._core.push_to_hub(repo_id, **options)
 
     def masks(self) -> dict[str, Tensor] | None:
         """Return every finished task's gates; see `Learner.masks`."""

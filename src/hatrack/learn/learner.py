@@ -215,6 +215,33 @@ class Learner(Core):
         self.model.targets[index] = self.tasks[index].target
         self._tests |= test_part(task, index)
 
+    # ---- memory
+
+    @staticmethod
+    def from_pretrained(
+        repo_or_folder: str | Path,
+        net: nn.Module,
+        method: Method | str | None = None,
+        optimizer: Any = None,
+        device: str | torch.device = "auto",
+        engine: str = "auto",
+        *,
+        scheduler: Scheduler | None = None,
+        features: Any = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+    ) -> Learner:
+        """Return what `push_to_hub` or `save` wrote, over a network of the same architecture; see `hatrack.load`.
+
+        Of a repository ("owner/name") the files of the saved learner alone are fetched. A folder of that name wins.
+        `revision`: a branch, a tag or a commit.
+        """
+        from hatrack.learn.state import load
+        from hatrack.ship.hub import fetched
+
+        folder = fetched(repo_or_folder, revision, token)
+        return load(folder, net, method, optimizer, device, engine, scheduler=scheduler, features=features)
+
     # ---- using what was learned
 
     def evaluate(self, task: Task, learned: int | str) -> float:

@@ -574,6 +574,8 @@ def _read_page(folder: Path) -> tuple[dict[str, Any], bool]:
 
 def _read_tensors(folder: Path, entry: dict[str, Any], tampered: list[str] | None) -> dict[str, Tensor]:
     path = folder / entry["name"]
+    if not OURS.fullmatch(entry["name"]):  # the page may be anybody's, and this leave the folder
+        raise HatrackError(f"{folder / PAGE} names a file that no learner is saved in ({said(entry['name'])}).")
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Container
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hatrack import __version__, atomic
@@ -24,6 +23,7 @@ from hatrack.errors import Edited, HatrackError, one_line
 from hatrack.learn.machine.parallel import writes
 from hatrack.learn.proof.seals import fingerprint
 from hatrack.learn.proof.verification import environment, probe_logits
+from hatrack.ship.aside import saved_aside
 from hatrack.ship.certificate import check_hatrack as checker
 from hatrack.ship.certificate.exports import exported
 from hatrack.ship.certificate.signing import NEEDED, Signer
@@ -92,11 +92,7 @@ def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
 
 def _parts(core: Core, previous: Path | None) -> tuple[dict[str, dict[str, str]], Container[str] | None]:
     """Return the parts of all tasks, and the tasks that something has become of since a certificate; None: not its."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        core.save(folder)
-        for place in [place for place in core.stored if place[0] == folder]:
-            del core.stored[place]
+    with saved_aside(core) as folder:
         return dict(checker.of_saved(folder)), None if previous is None else checker.since(previous, folder)
 
 

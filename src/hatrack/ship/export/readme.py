@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hatrack.ship.export.source import CODE
@@ -71,7 +71,9 @@ def _text(card: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _classes(classes: Any) -> str:
-    if classes is None:
-        return ""
-    listed = ", ".join(visible(str(name)) for name in classes[:SHOWN])
-    return f" Classes, in order: {listed}{', …' if len(classes) > SHOWN else ''}."
+    return "" if classes is None else f" Classes, in order: {listed(classes)}."
+
+
+def listed(classes: Sequence[Any]) -> str:
+    """Return the first classes, by name or number."""
+    return ", ".join(visible(str(name)) for name in classes[:SHOWN]) + ", …" * (len(classes) > SHOWN)
