@@ -24,7 +24,6 @@ except ImportError as missing:  # not 1, which would say that something changed
     sys.exit(3)
 
 Tasks = list[tuple[str, dict[str, str]]]  # by task, by part: a digest
-KINDS = ("kind", "probe", "which")  # what else is a task's own
 SCHEDULE = ("lr", "lr_factor", "lr_patience", "lr_min", "clip")  # settings that no answer of a finished task depends on
 
 
@@ -78,7 +77,7 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
         **{f"net/{n}": digest(x, entries(told["entries"].get(n, "all"), x["shape"], done)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
-        **{f"{kind}/{n}": digest(x) for kind in KINDS for n, x in under(done, f"{kind}/{t}/").items()},
+        **{f"{k}/{n}": digest(x) for k in ("kind", "probe", "which") for n, x in under(done, f"{k}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
     }
 
