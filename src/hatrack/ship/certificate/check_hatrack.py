@@ -74,10 +74,10 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         "target": said([about["classes"], about["target"]]),
         "method": said([page["method"], page.get("code"), settings, page["features"], page["answers"], page["seed"]]),
         "probes": said([page["environments"][t], page["own_probes"][t]]),
-        **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
+        **{f"live head/{n}": digest(x) for n, x in under(live, f"head/{t}/").items()},  # one that is trained again
         **{f"net/{n}": digest(x, entries(told["entries"].get(n, "all"), x["shape"], done)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
-        **{f"{what}/{n}": digest(x) for what in ("kind", "probe") for n, x in under(done, f"{what}/{t}/").items()},
+        **{f"{own}/{n}": digest(x) for own in ("head", "kind", "probe") for n, x in under(done, f"{own}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
     }
 
