@@ -152,7 +152,16 @@ def test_a_head_in_the_file_of_the_task_in_progress_comes_first() -> None:
     def change(held: Tensors) -> None:
         held["head/0/weight"] = torch.zeros(2, 5)
 
-    assert odd(change, "live") == {"t0": ["head/weight"], "t1": []}
+    assert odd(change, "live") == {"t0": ["live head/weight"], "t1": []}
+
+
+def test_a_head_in_the_file_of_the_task_in_progress_hides_none() -> None:
+    """Between tasks hatrack does not look at it."""
+    learner, folder = base()
+    head = learner.model.heads[0].weight.detach().clone()
+    other = rewrite(folder, "live", lambda held: held.update({"head/0/weight": head}))
+    other = rewrite(other, "tasks", lambda held: held["head/0/weight"].add_(1.0))
+    assert compare(folder, other) == {"t0": ["head/weight", "live head/weight"], "t1": []}
 
 
 def test_an_own_tensor_that_covers_a_shared_one() -> None:

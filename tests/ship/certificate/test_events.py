@@ -202,7 +202,8 @@ def test_what_a_save_says_of_its_events_changes_no_verdict(
 
 def test_events_that_make_no_sense_are_no_verdict(tmp_path: Path) -> None:
     folder = saved(taught("hat", 1), tmp_path / "saved")
-    for odd in ([1], {"t0": 1}, [{}]):
+    senseless: tuple[Any, ...] = ([1], {"t0": 1}, [{}])
+    for odd in senseless:
         code, told = checked(folder, edit(folder, partial(dict.update, events=odd)))
         assert (code, told.count("\n")) == (3, 1)
 

@@ -74,10 +74,10 @@ def parts(page: dict[str, Any], done: dict[str, Any], live: dict[str, Any], t: i
         "target": said([about["classes"], about["target"]]),
         "method": said([page["method"], page.get("code"), settings, page["features"], page["answers"], page["seed"]]),
         "probes": said([page["environments"][t], page["own_probes"][t]]),
-        **{f"head/{n}": digest(x) for side in (done, live) for n, x in under(side, f"head/{t}/").items()},
+        **{f"live head/{n}": digest(x) for n, x in under(live, f"head/{t}/").items()},  # one that is trained again
         **{f"net/{n}": digest(x, entries(told["entries"].get(n, "all"), x["shape"], done)) for n, x in net.items()},
         **{f"method/{n}": digest(done[f"method/{n}"]) for n in told["state"]},
-        **{f"{k}/{n}": digest(x) for k in ("kind", "probe", "which") for n, x in under(done, f"{k}/{t}/").items()},
+        **{f"{k}/{n}": digest(x) for k in "head kind probe which".split() for n, x in under(done, f"{k}/{t}/").items()},
         **{n: digest(x) for n, x in done.items() if n == "example"},
     }
 
