@@ -124,7 +124,7 @@ def test_its_digests_are_those_of_another_computation(method: str) -> None:
             expected |= {f"net/{e}/{n}": (x, np.ones(x.shape, dtype=bool)) for n, x in columns.items()}
         for n, x in done.items():
             what, _, rest = n.partition("/")
-            if rest.startswith(f"{t}/") and what in ("head", "kind", "probe"):
+            if rest.startswith(f"{t}/") and what in ("head", "kind", "probe", "which"):
                 expected[f"{what}/{rest[2:]}"] = (x, np.ones(x.shape, dtype=bool))
             elif what == "method" and rest.split("/")[1:2] in [[str(i)] for i in (*earlier, t)]:
                 expected[n] = (x, np.ones(x.shape, dtype=bool))
@@ -153,7 +153,7 @@ def concerned(learner: Learner, page: dict[str, Any], name: str, entry: int, bit
             elif rest not in model.parameters():
                 found.add(t)
         return found
-    if what in ("head", "kind", "probe"):
+    if what in ("head", "kind", "probe", "which"):
         return {int(first)}
     columns = learner.method.name == "pnn"  # a column reads all earlier ones
     if what == "private":
