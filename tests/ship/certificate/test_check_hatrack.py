@@ -178,7 +178,7 @@ def concerned(learner: Learner, page: dict[str, Any], name: str, entry: int, bit
 
 @pytest.mark.parametrize("method", METHODS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_a_bit_is_found_where_it_is_a_task_s_and_only_there(method: str, data: st.DataObject) -> None:
     learner, folder, given_before = base(method)
     page, other = page_of(folder), copied(folder)
@@ -203,7 +203,7 @@ def test_a_bit_is_found_where_it_is_a_task_s_and_only_there(method: str, data: s
 
 @pytest.mark.parametrize("method", ["hat", "packnet", "wsn"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_no_bit_of_the_page_changes_an_answer_unseen(method: str, data: st.DataObject) -> None:
     _, folder, before = base(method)
     other = copied(folder)

@@ -95,10 +95,10 @@ def test_one_who_signs_anew_with_a_key_of_his_own_is_found(tmp_path: Path) -> No
 
 def test_a_signed_chain_goes_on_under_its_key(tmp_path: Path) -> None:
     learner, folder = signed()
-    with pytest.raises(HatrackError, match="is signed: give the same key"):
-        learner.certify(tmp_path / "2.json", previous=folder / "c.json")
-    with pytest.raises(HatrackError, match="signed by another key"):
-        learner.certify(tmp_path / "2.json", previous=folder / "c.json", key=folder / "other.pem")
+    for key in (None, folder / "other.pem"):
+        with pytest.raises(HatrackError, match="give that key"):
+            learner.certify(tmp_path / "2.json", previous=folder / "c.json", key=key)
+    assert not (tmp_path / "2.json").exists()
     learner.certify(tmp_path / "2.json", previous=folder / "c.json", key=folder / "mine.pem")
     assert compare(folder / "c.json", tmp_path / "2.json") == {"t0": []}
     page = {n: v for n, v in read(tmp_path / "2.json").items() if n not in ("sha256", "signature")}
@@ -108,6 +108,13 @@ def test_a_signed_chain_goes_on_under_its_key(tmp_path: Path) -> None:
         (tmp_path / "f.json").write_bytes(sealed(told))
         with pytest.raises(Problem, match="not under its key"):
             compare(folder / "c.json", tmp_path / "f.json")
+
+
+def test_a_chain_may_be_signed_from_some_certificate_on(tmp_path: Path) -> None:
+    learner, folder = signed()
+    learner.certify(tmp_path / "1.json")
+    learner.certify(tmp_path / "2.json", previous=tmp_path / "1.json", key=folder / "mine.pem")
+    assert compare(tmp_path / "1.json", tmp_path / "2.json") == {"t0": []}
 
 
 def test_what_is_no_ed25519_key_is_one_line(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def certify(core: Core, path: Path, previous: Path | None, key: Path | None, exp
 def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
     """Return the certificate that the new one is to follow."""
     try:
-        page = checker.read(previous, None if signer is None else signer.public)
+        page = checker.read(previous, None)
     except checker.Problem as problem:
         line, code = problem.args
         raise (Edited if code == 1 else HatrackError)(f"{line}.") from None
@@ -85,8 +85,8 @@ def _read(previous: Path, signer: Signer | None) -> dict[str, Any]:
         raise HatrackError(NEEDED) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HatrackError(f"{str(previous)!r} is no certificate ({one_line(error)}).") from None
-    if page["key"] and signer is None:
-        raise HatrackError(f"{str(previous)!r} is signed: give the same key, so that the chain goes on.")
+    if page["key"] not in (None, signer and signer.public):
+        raise HatrackError(f"{str(previous)!r} is signed with {page['key']}: give that key, so that the chain goes on.")
     return page
 
 
