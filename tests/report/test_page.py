@@ -81,7 +81,7 @@ def test_cards_say_the_headline(run_folder: Path) -> None:
 
 def test_page_is_self_contained_and_its_ids_are_its_own(run_folder: Path) -> None:
     html, outline = _outline(run_folder)
-    assert outline.svgs == 7
+    assert outline.svgs == 8
     assert len(outline.ids) == len(set(outline.ids))
     assert all(address.startswith(("#", "data:")) for address in outline.addresses)
     assert {a[1:] for a in outline.addresses if a.startswith("#")} <= set(outline.ids)

@@ -1,7 +1,8 @@
 """What a finished task makes of inputs: its logits, and the features under its mask that they come from.
 
 Features are what the task's head reads and, where it has gates on units, what the layers before it read under these:
-its open units, each averaged over the positions at which it stands. Of units that several layers read, the last counts.
+its open units, each averaged over the positions at which it stands. Of units that several layers read, the last counts;
+layers that do not read a row a sample (sequences with time first, weights that go through a layer) are left out.
 Of a method whose answers take several passes through the network those count that its task's gates alone would make.
 Without gates features are what the head reads, and the logits where it is asked more than once, or not at all.
 """
@@ -9,6 +10,7 @@ Without gates features are what the head reads, and the logits where it is asked
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,7 +22,9 @@ from hatrack.masks.union_find import compact
 from hatrack.masks.unitmap import ON, UnitMap
 from hatrack.methods.base import Method
 from hatrack.nets.model import Model
+from hatrack.tree import mapped
 
+TRIED = (3, 5)  # samples, to see where they stand
 WIDEST = 2048  # features at most: what is read last comes first
 
 
@@ -78,6 +82,7 @@ class _Read:
         self._known = each != ON
         self.units = each[self._known]
         self.key = tuple(self.units.tolist())
+        self.by_sample = module is None  # whether the first axis of what is read is that of samples
 
     def fits(self, x: Tensor) -> bool:
         """Whether all units are in x, behind an axis of samples."""
@@ -108,8 +113,30 @@ def _reads(model: Model) -> list[_Read]:
     if model not in _KNOWN or _KNOWN[model][0] is not model.units:
         modules = dict(model.net.named_modules(remove_duplicate=False))
         inner = [_Read(read.units, modules[read.module]) for read in model.units.reads if read.module is not None]
+        for read, rows in zip(inner, _rows(model, inner), strict=True):
+            read.by_sample = rows == TRIED
         _KNOWN[model] = model.units, [*inner, _Read(model.units.features)]
     return _KNOWN[model][1]
+
+
+def _rows(model: Model, inner: Sequence[_Read]) -> list[tuple[int | None, ...]]:
+    """Return how long the first axis of what each layer reads is, for as many samples as are TRIED."""
+    met: list[dict[nn.Module | None, list[int]]] = []
+
+    def note(module: nn.Module, args: Any) -> None:
+        met[-1].setdefault(module, []).append(len(args[0]) if args and isinstance(args[0], Tensor) else 0)
+
+    hook = register_module_forward_pre_hook(note)
+    try:
+        for count in TRIED:
+            met.append({})
+            model.try_out(mapped(partial(torch.repeat_interleave, repeats=count, dim=0), model.example))
+    except Exception:  # whatever a network raises that takes no other batch: only what the head reads is believed
+        return [()] * len(inner)
+    finally:
+        hook.remove()
+    calls = [{module: iter(lengths) for module, lengths in each.items()} for each in met]
+    return [tuple(next(each.get(read.module, iter(())), None) for each in calls) for read in inner]
 
 
 def _open(reads: Sequence[_Read], inputs: Sequence[Tensor], gates: Tensor) -> Tensor:
@@ -119,10 +146,10 @@ def _open(reads: Sequence[_Read], inputs: Sequence[Tensor], gates: Tensor) -> Te
     for read, x in zip(reversed(reads), reversed(inputs), strict=True):
         opened = gates[read.units.to(gates.device)]
         count = int(opened.sum())
-        if read.key in columns or not count:
+        if read.key in columns or not count or not read.by_sample:
             continue
         if columns and width + count > WIDEST:
             break
         columns[read.key] = read.means(x)[:, opened]
         width += count
-    return torch.cat([*reversed(columns.values())], dim=1) if columns else inputs[0].new_zeros(len(inputs[0]), 0)
+    return torch.cat([*reversed(columns.values())], dim=1) if columns else inputs[-1].new_zeros(len(inputs[-1]), 0)
