@@ -65,8 +65,14 @@ def tensors(learner: Learner, folder: Path) -> dict[str, str]:
     return {kind: file["sha256"] for kind, file in held(learner, folder)["files"].items()}
 
 
-@pytest.mark.parametrize("name", UPDATABLE)
-@pytest.mark.parametrize("kind", ["mlp", "conv"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=() if (kind == "mlp") == (name in ("hat", "wsn")) else pytest.mark.slow)
+        for kind in ("mlp", "conv")
+        for name in UPDATABLE
+    ],
+)
 def test_new_classes_come_and_go_and_nobody_else_notices(name: str, kind: str, tmp_path: Path) -> None:
     def network() -> nn.Sequential:
         return net() if kind == "mlp" else convolutional()[:-1]

@@ -21,6 +21,7 @@ from zoo import ZOO
 pytestmark = pytest.mark.filterwarnings("ignore::hatrack.errors.HatrackWarning")
 CPU = torch.device("cpu")
 # Of these no site can be widened: a view, or the network itself, knows its width.
+LONG = {"resnet50", "in-place"}
 FIXED = {"shuffle", "tied-bare", "tokens"}
 # What a closed unit is still counted in, so that an old task needs its old width: norms and means over units.
 COUNTED = {
@@ -67,7 +68,10 @@ def tensors(net: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize("name", [n for n in ZOO if n not in FIXED | {"cross"}])  # whose attention cannot be sliced
+@pytest.mark.parametrize(  # "cross" has attention that cannot be sliced
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in ZOO if n not in FIXED | {"cross"}],
+)
 def test_slicing_leads_back_entry_by_entry(name: str) -> None:
     """What cuts networks down knows nothing of how this one was widened."""
     model, plan, net = widened(name)
@@ -79,7 +83,9 @@ def test_slicing_leads_back_entry_by_entry(name: str) -> None:
     assert sum(t.numel() for t in net.parameters()) > sum(t.numel() for t in model.net.parameters())
 
 
-@pytest.mark.parametrize("name", [n for n in ZOO if n not in FIXED | COUNTED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in ZOO if n not in FIXED | COUNTED]
+)
 def test_old_units_alone_compute_what_they_computed(name: str) -> None:
     model, plan, net = widened(name)
     x = ZOO[name].batch(3, seed=1)

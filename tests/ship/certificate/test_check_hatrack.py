@@ -176,7 +176,9 @@ def concerned(learner: Learner, page: dict[str, Any], name: str, entry: int, bit
     return set()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(m, marks=() if m in ("hat", "pmask", "pnn") else pytest.mark.slow) for m in METHODS]
+)
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
 def test_a_bit_is_found_where_it_is_a_task_s_and_only_there(method: str, data: st.DataObject) -> None:
