@@ -265,7 +265,9 @@ def test_list(capsys: pytest.CaptureFixture[str], kind: str, some: set[str], key
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.parametrize("columns", ["1", "10", "-5", "x", "1000"])
+@pytest.mark.parametrize(
+    "columns", ["1", "x", *(pytest.param(n, marks=pytest.mark.slow) for n in ("10", "-5", "1000"))]
+)
 def test_list_on_any_terminal(columns: str, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert [

@@ -19,6 +19,7 @@ EPOCHS = {"ucl": 12}  # 25 at most, where a net's own number does not do
 REFUSES: set[tuple[str, str]] = set()
 TARGETS = {"lwf": {"counts"}, "random": {"counts"}}  # that a method refuses: those of one's own that do not say enough
 EVERY_TARGET = {"hat", "ewc", "lwf", "wsn"}  # a family each; the others with `make test-slow`
+RESIDUAL = {"hat", "pmask", "packnet", "supsup", "spg", "ewc"}  # likewise, on the network that takes longest
 NEEDS_A_GPU = (
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
@@ -28,9 +29,10 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def marks(name: str, behaviour: Behaviour) -> tuple[pytest.MarkDecorator, ...]:
+def marks(name: str, net: str, behaviour: Behaviour) -> tuple[pytest.MarkDecorator, ...]:
     """Return what a test needs, or that it takes long."""
     long = behaviour is learns_every_target and name not in EVERY_TARGET
+    long = long or (net == "residual" and name not in RESIDUAL)
     return NEEDS_A_GPU if behaviour is runs_on_a_gpu else (pytest.mark.slow,) if long else ()
 
 
@@ -53,7 +55,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         pytest.param(
             (name, net),
             behaviour,
-            marks=marks(name, behaviour),
+            marks=marks(name, net, behaviour),
             id=f"{name}-{net}-{behaviour.check.__name__}",
         )
         for name in METHODS

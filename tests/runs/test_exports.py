@@ -118,10 +118,10 @@ def test_what_is_released_or_replaced_is_not_exported(capsys: pytest.CaptureFixt
     learner.update("a b", task("a b", 3), "always", progress=False)
     learner.release("gone")
     learner.save("saved")
-    Path("net.py").write_text(
+    Path("another.py").write_text(
         "import hatrack\ndef small(shape): return hatrack.nets.build('mlp', shape, widths=(9,))\n"
     )
-    words = ["export", "saved", "--net", "net.py:small", "--format", "torch", "--out", "out"]
+    words = ["export", "saved", "--net", "another.py:small", "--format", "torch", "--out", "out"]
     capsys.readouterr()
     assert main(words) == 0
     cards = {path.parent.name: json.loads(path.read_text()) for path in Path("out").glob("*/card.json")}

@@ -202,6 +202,7 @@ widths = [6]
 """
 
 
+@pytest.mark.slow
 def test_a_study_on_a_full_disk_says_so_and_goes_on(small_disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("s.toml").write_text(STUDY)
     words = ["study", "s.toml", "--out", str(small_disk / "s"), "--workers", "1"]

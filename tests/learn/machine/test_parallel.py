@@ -69,7 +69,7 @@ def launch(words: list[str], folder: Path, processes: int) -> subprocess.Complet
     )
 
 
-@pytest.mark.parametrize("method", ["hat", "spg", pytest.param("a-gem", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["hat", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spg", "a-gem"))])
 def test_two_processes_learn_what_one_does(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
