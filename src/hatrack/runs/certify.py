@@ -33,4 +33,5 @@ def _learner(path: Path, named: Mapping[str, str | None]) -> Learner:
         return load(path, network_of(path, named.get("net")), named.get("method"))
     run = folder.Folder(path)
     spec = read(run.spec, anywhere=True, named=named)
-    return load(run.checkpoint, new_net(spec, input_shape(run.checkpoint)), device=spec.device)
+    net = new_net(spec, input_shape(run.checkpoint))
+    return load(run.checkpoint, net, spec.new_method(), device=spec.device, features=spec.features)

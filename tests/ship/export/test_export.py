@@ -19,7 +19,7 @@ import onnxruntime
 import pytest
 import torch
 from onnx import numpy_helper
-from tests.ship.test_cut_out import Pair, learned, of
+from tests.ship.test_cut_out import Branching, Pair, learned, of
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -421,18 +421,6 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HatrackError, match=r"not installed \(onnx\): pip install 'hatrack\[export\]'"):
         learner.export(0, tmp_path)
     learner.export(0, tmp_path, format="pt2")
-
-
-class Branching(nn.Module):
-    """Asks the data which way to go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Linear(4, 9)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.a(x)
-        return torch.relu(x) if float(x.detach().sum()) > 0 else torch.tanh(x)
 
 
 class Long(nn.Module):
